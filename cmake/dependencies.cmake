@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every library Coeus uses. A missing one is named with its Debian package, its Spack name and a usual module name.
+
+function(coeus_missing what debian spack module)
+    message(FATAL_ERROR
+        "Coeus needs ${what}, which was not found.\n"
+        "  Debian: apt-get install ${debian}\n"
+        "  Spack:  spack install ${spack}\n"
+        "  Modules: module load ${module}\n"
+        "  `make deps` installs everything on Debian 12.")
+endfunction()
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig QUIET)
+if(NOT PkgConfig_FOUND)
+    coeus_missing("pkg-config" pkg-config pkgconf pkgconf)
+endif()
+
+find_package(MPI QUIET COMPONENTS CXX)
+if(NOT MPI_CXX_FOUND)
+    coeus_missing("MPI" "libopenmpi-dev openmpi-bin" openmpi openmpi)
+endif()
+
+find_package(OpenMP QUIET COMPONENTS CXX)
+if(NOT OpenMP_CXX_FOUND)
+    coeus_missing("OpenMP" g++ gcc gcc)
+endif()
+
+set(HDF5_PREFER_PARALLEL ON)
+find_package(HDF5 QUIET COMPONENTS C)
+if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
+    coeus_missing("parallel HDF5" libhdf5-openmpi-dev "hdf5+mpi" hdf5-mpi)
+endif()
+add_library(coeus_hdf5 INTERFACE)
+target_include_directories(coeus_hdf5 SYSTEM INTERFACE ${HDF5_INCLUDE_DIRS})
+target_link_libraries(coeus_hdf5 INTERFACE ${HDF5_LIBRARIES} MPI::MPI_CXX)
+
+find_package(fmt QUIET)
+if(NOT fmt_FOUND)
+    coeus_missing("fmt" libfmt-dev fmt fmt)
+endif()
+find_package(spdlog QUIET)
+if(NOT spdlog_FOUND)
+    coeus_missing("spdlog" libspdlog-dev spdlog spdlog)
+endif()
+find_package(nlohmann_json QUIET)
+if(NOT nlohmann_json_FOUND)
+    coeus_missing("nlohmann-json" nlohmann-json3-dev nlohmann-json nlohmann-json)
+endif()
+find_package(Boost QUIET COMPONENTS program_options)
+if(NOT Boost_FOUND)
+    coeus_missing("Boost" "libboost-program-options-dev" "boost+program_options" boost)
+endif()
+
+# libraries that have no CMake package on Debian 12: header + library
+function(coeus_find target header library what debian spack module)
+    find_path(${target}_INCLUDE_DIR ${header})
+    if(library)
+        find_library(${target}_LIBRARY ${library})
+    endif()
+    if(NOT ${target}_INCLUDE_DIR OR (library AND NOT ${target}_LIBRARY))
+        coeus_missing("${what}" ${debian} ${spack} ${module})
+    endif()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE_DIR})
+    if(library)
+        target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
+    endif()
+endfunction()
+
+coeus_find(coeus_onednn oneapi/dnnl/dnnl.hpp dnnl "oneDNN" libdnnl-dev onednn onednn)
+coeus_find(coeus_openblas cblas-openblas.h openblas "OpenBLAS" libopenblas-openmp-dev "openblas threads=openmp" openblas)
+coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev tomlplusplus tomlplusplus)
+coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)
+coeus_find(coeus_pcre2 pcre2.h pcre2-8 "PCRE2" libpcre2-dev pcre2 pcre2)
+coeus_find(coeus_utf8proc utf8proc.h utf8proc "utf8proc" libutf8proc-dev utf8proc utf8proc)
+coeus_find(coeus_xxhash xxhash.h xxhash "xxHash" libxxhash-dev xxhash xxhash)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler options of our own code, as the interface library coeus_options.
+add_library(coeus_options INTERFACE)
+target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(coeus_options INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Werror
+    # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
+    -Wno-restrict
+    # GCC 12 reports false positives of these two inside libstdc++ and fmt once sanitizers change inlining
+    $<$<BOOL:${COEUS_SANITIZE}>:-Wno-error=maybe-uninitialized -Wno-error=stringop-overflow>
+    # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
+    -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
+target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
+# full vectorisation also in -O2 builds; Debug builds are used with sanitizers and must not take minutes
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+
+if(COEUS_SANITIZE)
+    target_compile_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE} -fno-omit-frame-pointer
+        -fno-sanitize-recover=all)
+    target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
+endif()

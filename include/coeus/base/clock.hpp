@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wall time.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace coeus {
+
+/// Seconds since construction or the last restart().
+class Timer {
+public:
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+    void restart() { start_ = Clock::now(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point start_ = Clock::now();
+};
+
+/// "41 s", "3 m 07 s", "2 h 05 m", "4 d 03 h": for eta and summaries.
+std::string duration_text(double seconds);
+
+}  // namespace coeus

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small text helpers of messages: nearest names, numbers for people, a progress bar.
+#pragma once
+
+#include "coeus/base/clock.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace coeus {
+
+/// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours), or "" when
+/// none is near enough to be a likely slip.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+
+/// "8,030,261,248"
+std::string with_commas(int64_t value);
+/// "1.50 GiB", "12.0 MiB", "512 B"
+std::string bytes_text(double bytes);
+/// Joined with a separator.
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+
+/// A progress bar on a terminal; silent elsewhere. Long work owns one and calls update() as often as it
+/// likes: it draws at most ten times a second.
+///   tokenizing  [=========>          ]  47%  18.8 MiB of 40.0 MiB  12.1 MiB/s  eta 2 s
+class Progress {
+public:
+    /// `total` in `unit`s; with `bytes` the numbers are shown as MiB.
+    Progress(std::string title, int64_t total, bool bytes);
+    ~Progress();
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+    void update(int64_t done);
+
+private:
+    void draw(int64_t done);
+    std::string title_;
+    int64_t total_, last_ = 0;
+    bool bytes_, visible_;
+    Timer since_start_, since_draw_;
+};
+
+}  // namespace coeus

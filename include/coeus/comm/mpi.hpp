@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start and end of MPI, and who this process is in the world. <mpi.h> stays in src/comm.
+#pragma once
+
+#include <string>
+
+namespace coeus {
+
+/// Initialises MPI (THREAD_MULTIPLE) and finalises it at the end. `main` destroys everything with MPI handles
+/// first. Throws ConfigError where Slurm started several tasks but MPI sees a world of one: PMIx is missing.
+class MpiRuntime {
+public:
+    MpiRuntime(int* argc, char*** argv);
+    ~MpiRuntime();
+    MpiRuntime(const MpiRuntime&) = delete;
+    MpiRuntime& operator=(const MpiRuntime&) = delete;
+
+    int world_rank() const { return rank_; }
+    int world_size() const { return size_; }
+    /// Ranks on this host, and this rank's number among them.
+    int local_rank() const { return local_rank_; }
+    int local_size() const { return local_size_; }
+    const std::string& host() const { return host_; }
+    /// "Open MPI v4.1.4"
+    static std::string library_version();
+
+    int max_over_world(int value) const;
+
+private:
+    int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+    std::string host_;
+};
+
+/// This process's rank in the world; 0 where MPI is not running.
+int world_rank();
+/// After an error that ended a command, called by main. `same_on_all_ranks`: MPI is finalised in order;
+/// otherwise every rank is ended with this code (MPI_Abort). Does nothing where MPI is not running.
+/// ~MpiRuntime leaves MPI alone while an exception is on its way here.
+void end_mpi_after_error(int code, bool same_on_all_ranks);
+
+/// The message for a start under Slurm whose ranks do not see each other, or "" where all is well; pure, for
+/// tests. `slurm_ntasks`: value of SLURM_NTASKS or SLURM_STEP_NUM_TASKS ("" if unset), `started_by_srun`: a
+/// step, not a plain batch shell.
+std::string pmix_problem(const std::string& step_num_tasks, int world_size);
+
+}  // namespace coeus

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sub-commands of the program, one file each. A new one is a file here and a line in main.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace coeus::apps {
+
+using Arguments = std::vector<std::string>;  ///< what follows the sub-command
+
+struct Command {
+    const char* name;
+    const char* summary;                     ///< one line for `coeus help`
+    int (*run)(const Arguments& arguments);  ///< returns the exit code; throws the errors of base/error.hpp
+    void (*help)();                          ///< prints usage and options to stdout
+};
+
+const std::vector<Command>& commands();
+
+}  // namespace coeus::apps

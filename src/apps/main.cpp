@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus COMMAND ...: finds the command, runs it, turns errors into one message and the exit codes of
+// base/error.hpp.
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "commands.hpp"
+
+#include <cstdio>
+
+namespace coeus::apps {
+
+namespace {
+
+void print_overview() {
+    std::puts("coeus: pre-trains large language models on HPC clusters\n\nusage: coeus COMMAND ...\n");
+    for (const Command& command : commands()) std::printf("  %-10s %s\n", command.name, command.summary);
+    std::puts(
+        "\n  coeus help COMMAND   the command's options\n  coeus help options   every option of a deck\n"
+        "  coeus --version");
+}
+
+const Command& find(const std::string& name) {
+    std::vector<std::string> names;
+    for (const Command& command : commands()) {
+        if (name == command.name) return command;
+        names.push_back(command.name);
+    }
+    const std::string near = nearest_name(name, names);
+    throw ConfigError("unknown command '{}'{}; commands: {}", name,
+                      near.empty() ? "" : "; did you mean '" + near + "'?", join(names, ", "));
+}
+
+}  // namespace
+
+int run(const Arguments& arguments) {
+    if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return print_overview(), 0;
+    if (arguments[0] == "--version") return std::puts("coeus " COEUS_VERSION), 0;
+    if (arguments[0] == "help") {
+        if (arguments.size() == 1) return print_overview(), 0;
+        if (arguments[1] == "options") return find("train").run({"--help_options"});
+        return find(arguments[1]).help(), 0;
+    }
+    const Command& command = find(arguments[0]);
+    const Arguments rest(arguments.begin() + 1, arguments.end());
+    for (const std::string& word : rest)
+        if (word == "--help" || word == "-h") return command.help(), 0;
+    return command.run(rest);
+}
+
+}  // namespace coeus::apps
+
+int main(int argc, char** argv) {
+    using namespace coeus;
+    const apps::Arguments arguments(argv + 1, argv + argc);
+    ExitCode code = ExitCode::done;
+    bool same_on_all_ranks = true;
+    try {
+        return apps::run(arguments);
+    } catch (const ConfigError& error) {
+        // found by every rank alike, before any work: said once
+        if (world_rank() == 0) log::error("{}", error.what());
+        code = ExitCode::config;
+    } catch (const NotFiniteError& error) {
+        if (world_rank() == 0) log::error("{}", error.what());
+        code = ExitCode::not_finite;
+    } catch (const std::exception& error) {
+        log::error("{}", error.what());
+        code = ExitCode::system;
+        same_on_all_ranks = false;
+    }
+    log::flush();
+    end_mpi_after_error(int(code), same_on_all_ranks);
+    return int(code);
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/log.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+namespace coeus::log {
+
+namespace {
+
+// The only global of the program: the sinks, and who this process is.
+struct State {
+    std::shared_ptr<spdlog::logger> terminal;
+    std::shared_ptr<spdlog::logger> file;
+    Options options;
+    bool shown = true;
+    bool colored = false;
+};
+
+std::shared_ptr<spdlog::logger> terminal_logger(bool color) {
+    auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::automatic
+                                                                            : spdlog::color_mode::never);
+    auto logger = std::make_shared<spdlog::logger>("coeus", sink);
+    logger->set_pattern("[coeus] %Y-%m-%d %H:%M:%S,%e - %^%l%$ - %v");
+    logger->flush_on(spdlog::level::trace);
+    return logger;
+}
+
+State& state() {
+    static State s = {terminal_logger(true), nullptr, {}, true, isatty(STDOUT_FILENO) != 0};
+    return s;
+}
+
+spdlog::level::level_enum to_spdlog(Level level) {
+    switch (level) {
+        case Level::debug: return spdlog::level::debug;
+        case Level::info: return spdlog::level::info;
+        case Level::warn: return spdlog::level::warn;
+        case Level::error: return spdlog::level::err;
+    }
+    return spdlog::level::info;
+}
+
+// "\033[36mloss\033[0m" -> "loss": files never hold terminal colours
+std::string without_color(std::string_view text) {
+    std::string plain;
+    plain.reserve(text.size());
+    for (size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\033' && i + 1 < text.size() && text[i + 1] == '[') {
+            while (i < text.size() && text[i] != 'm') ++i;
+        } else {
+            plain += text[i];
+        }
+    }
+    return plain;
+}
+
+}  // namespace
+
+void init(const Options& options) {
+    State& s = state();
+    s.options = options;
+    const bool color = options.color && std::getenv("NO_COLOR") == nullptr;
+    s.terminal = terminal_logger(color);
+    s.colored = color && isatty(STDOUT_FILENO) != 0;
+    s.shown = std::find(options.ranks.begin(), options.ranks.end(), options.rank) != options.ranks.end();
+    s.file.reset();
+    if (!options.file.empty()) {
+        try {
+            s.file = std::make_shared<spdlog::logger>(
+                "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file));
+        } catch (const spdlog::spdlog_ex& failure) {
+            throw SystemError(fmt::format("cannot write the log file {}: {}", options.file, failure.what()));
+        }
+        s.file->set_pattern("%Y-%m-%d %H:%M:%S,%e %l %v");
+        s.file->flush_on(spdlog::level::info);
+    }
+}
+
+bool on_terminal() {
+    return state().shown && !state().options.quiet;
+}
+bool colored() {
+    return state().colored;
+}
+
+void flush() {
+    state().terminal->flush();
+    if (state().file) state().file->flush();
+}
+
+void write(Level level, std::string_view text) {
+    State& s = state();
+    const auto as = to_spdlog(level);
+    if (s.file) s.file->log(as, without_color(text));
+    const bool urgent = level == Level::warn || level == Level::error;
+    if (urgent && s.options.rank != 0) {
+        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
+    } else if (urgent || (s.shown && !s.options.quiet)) {
+        s.terminal->log(as, text);
+    }
+}
+
+}  // namespace coeus::log

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/text.hpp"
+
+#include "coeus/base/log.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace coeus {
+
+namespace {
+
+// Optimal string alignment distance.
+size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+    for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+    for (size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+    for (size_t i = 1; i <= a.size(); ++i) {
+        for (size_t j = 1; j <= b.size(); ++j) {
+            const size_t replace = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, replace});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    }
+    return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+    std::string best;
+    size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+    for (const std::string& candidate : candidates) {
+        // an option that was given under another section, or without one, is nearer than its distance says
+        const auto dot = candidate.rfind('.'), own = name.rfind('.');
+        const std::string_view last =
+            std::string_view(candidate).substr(dot == std::string::npos ? 0 : dot + 1);
+        const std::string_view own_last = name.substr(own == std::string_view::npos ? 0 : own + 1);
+        const size_t distance = std::min(edit_distance(name, candidate), edit_distance(own_last, last) + 1);
+        if (distance < best_distance) {
+            best = candidate;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+std::string with_commas(int64_t value) {
+    std::string digits = fmt::format("{}", value);
+    const int first = digits[0] == '-' ? 1 : 0;
+    for (int i = int(digits.size()) - 3; i > first; i -= 3) digits.insert(size_t(i), ",");
+    return digits;
+}
+
+std::string bytes_text(double bytes) {
+    static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    int unit = 0;
+    while (std::fabs(bytes) >= 1024 && unit < 5) bytes /= 1024, ++unit;
+    return unit == 0 ? fmt::format("{:.0f} B", bytes)
+                     : fmt::format("{:.{}f} {}", bytes, bytes < 100 ? 2 : 0, units[unit]);
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+    std::string text;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        if (i) text += separator;
+        text += parts[i];
+    }
+    return text;
+}
+
+std::string duration_text(double seconds) {
+    if (!(seconds >= 0) || seconds > 1e9) return "?";
+    const int64_t s = std::llround(seconds);
+    if (s < 60) return fmt::format("{} s", s);
+    if (s < 3600) return fmt::format("{} m {:02} s", s / 60, s % 60);
+    if (s < 86400) return fmt::format("{} h {:02} m", s / 3600, s % 3600 / 60);
+    return fmt::format("{} d {:02} h", s / 86400, s % 86400 / 3600);
+}
+
+Progress::Progress(std::string title, int64_t total, bool bytes)
+    : title_(std::move(title)),
+      total_(std::max<int64_t>(total, 1)),
+      bytes_(bytes),
+      visible_(log::on_terminal() && isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+    if (visible_ && last_ > 0) std::fputs("\r\033[K", stderr);
+}
+
+void Progress::update(int64_t done) {
+    if (!visible_ || (last_ > 0 && since_draw_.seconds() < 0.1)) return;
+    since_draw_.restart();
+    last_ = std::max<int64_t>(done, 1);
+    draw(done);
+}
+
+void Progress::draw(int64_t done) {
+    const double share = std::min(1.0, double(done) / double(total_));
+    const double rate = double(done) / std::max(1e-9, since_start_.seconds());
+    const int filled = int(share * 24);
+    const std::string bar = std::string(size_t(filled), '=') + (filled < 24 ? ">" : "") +
+                            std::string(size_t(std::max(0, 23 - filled)), ' ');
+    const auto number = [&](double n) { return bytes_ ? bytes_text(n) : with_commas(int64_t(n)); };
+    const std::string line = fmt::format(
+        "\r\033[K{}  [{}] {:3.0f}%  {} of {}  {}/s  eta {}", title_, bar, share * 100, number(double(done)),
+        number(double(total_)), number(rate), duration_text(double(total_ - done) / std::max(rate, 1e-9)));
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+}
+
+}  // namespace coeus

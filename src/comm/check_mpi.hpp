@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check of every MPI call: records the call's text and MPI's own words.
+#pragma once
+
+#include "coeus/base/error.hpp"
+
+#include <mpi.h>
+
+namespace coeus {
+
+/// Throws SystemError with the call and MPI's error text.
+[[noreturn]] void throw_mpi(const char* call, int code, std::source_location where);
+
+inline void check_mpi(int code, const char* call,
+                      std::source_location where = std::source_location::current()) {
+    if (code != MPI_SUCCESS) [[unlikely]]
+        throw_mpi(call, code, where);
+}
+
+}  // namespace coeus
+
+#define COEUS_CHECK_MPI(call) ::coeus::check_mpi((call), #call)

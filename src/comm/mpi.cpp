@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/mpi.hpp"
+
+#include "check_mpi.hpp"
+#include "coeus/base/error.hpp"
+
+#include <mpi.h>
+
+#include <cstdlib>
+#include <exception>
+
+namespace coeus {
+
+namespace {
+
+bool mpi_is_running() {
+    int initialised = 0, finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    return initialised && !finalised;
+}
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+}  // namespace
+
+std::string pmix_problem(const std::string& step_num_tasks, int world_size) {
+    const int tasks = std::atoi(step_num_tasks.c_str());
+    if (tasks <= 1 || world_size > 1) return "";
+    return fmt::format(
+        "Slurm started {} tasks, but each sees an MPI world of one rank: this MPI was not reached through "
+        "PMIx. "
+        "Start with `srun --mpi=pmix ...` (`srun --mpi=list` shows what the cluster offers), or use `mpirun` "
+        "inside the "
+        "allocation; if pmix is not in that list, the MPI of this build must be one with the cluster's PMIx "
+        "or PMI2",
+        tasks);
+}
+
+MpiRuntime::MpiRuntime(int* argc, char*** argv) {
+    int provided = 0;
+    COEUS_CHECK_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+    if (provided < MPI_THREAD_MULTIPLE)
+        throw SystemError("this MPI offers no MPI_THREAD_MULTIPLE, which Coeus needs");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    COEUS_CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    COEUS_CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+    MPI_Comm node = MPI_COMM_NULL;
+    COEUS_CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
+    COEUS_CHECK_MPI(MPI_Comm_rank(node, &local_rank_));
+    COEUS_CHECK_MPI(MPI_Comm_size(node, &local_size_));
+    COEUS_CHECK_MPI(MPI_Comm_free(&node));
+    char name[MPI_MAX_PROCESSOR_NAME];
+    int length = 0;
+    COEUS_CHECK_MPI(MPI_Get_processor_name(name, &length));
+    host_.assign(name, size_t(length));
+    // SLURM_STEP_NUM_TASKS is set by srun only; a plain batch shell has SLURM_NTASKS as well, and one process
+    // is right there
+    const std::string tasks = environment("SLURM_STEP_ID").empty() ? "" : environment("SLURM_NTASKS");
+    if (const std::string problem = pmix_problem(tasks, size_); !problem.empty())
+        throw ConfigError("{}", problem);
+}
+
+MpiRuntime::~MpiRuntime() {
+    if (std::uncaught_exceptions() == 0 && mpi_is_running()) MPI_Finalize();
+}
+
+std::string MpiRuntime::library_version() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string version(text, size_t(length));
+    return version.substr(0, version.find_first_of(",\n"));
+}
+
+int MpiRuntime::max_over_world(int value) const {
+    int result = value;
+    COEUS_CHECK_MPI(MPI_Allreduce(&value, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    return result;
+}
+
+int world_rank() {
+    int rank = 0;
+    if (mpi_is_running()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+}
+
+void end_mpi_after_error(int code, bool same_on_all_ranks) {
+    if (!mpi_is_running()) return;
+    if (same_on_all_ranks)
+        MPI_Finalize();
+    else
+        MPI_Abort(MPI_COMM_WORLD, code);
+}
+
+}  // namespace coeus

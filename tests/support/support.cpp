@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/support.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace coeus::test {
+
+namespace fs = std::filesystem;
+
+bool close(double a, double b, double tolerance) {
+    return std::fabs(a - b) <= tolerance;
+}
+
+bool relatively_close(double a, double b, double tolerance) {
+    return a == b || std::fabs(a - b) <= tolerance * std::fmax(std::fabs(a), std::fabs(b));
+}
+
+double normalised_error(std::span<const double> a, std::span<const double> b) {
+    require(a.size() == b.size(), "compared vectors differ in length");
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+TemporaryFolder::TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "coeus-test-XXXXXX").string();
+    require(mkdtemp(pattern.data()) != nullptr, "cannot make a temporary folder");
+    path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+}
+
+fs::path shared(const std::string& name) {
+    const char* given = std::getenv("COEUS_SHARED");
+    const fs::path folder = (given ? fs::path(given) : fs::path(COEUS_SOURCE_DIR) / ".." / "shared") / name;
+    if (fs::exists(folder)) return folder;
+    const char* needed = std::getenv("COEUS_REQUIRE_GOLDEN");
+    if (needed && std::string(needed) == "1") FAIL("reference files are required but absent: " << folder);
+    WARN("skipped: no reference files at " << folder << " (set COEUS_SHARED)");
+    return {};
+}
+
+fs::path golden(const std::string& name) {
+    return shared("golden/" + name);
+}
+
+void write_file(const fs::path& path, const std::string& content) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+}
+
+std::string read_file(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream content;
+    content << in.rdbuf();
+    return content.str();
+}
+
+Outcome run_shell(const std::string& command) {
+    Outcome outcome;
+    FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+    require(pipe != nullptr, "cannot start a shell");
+    char buffer[4096];
+    while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, n);
+    const int status = pclose(pipe);
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return outcome;
+}
+
+namespace {
+
+std::string quoted(const std::string& text) {
+    std::string q = "'";
+    for (char c : text) q += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return q + "'";
+}
+
+}  // namespace
+
+Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
+                  const std::map<std::string, std::string>& environment, const fs::path& folder) {
+    std::string command;
+    if (!folder.empty()) command += "cd " + quoted(folder.string()) + " && ";
+    command += "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 ";
+    for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
+    if (ranks > 0) command += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
+    command += quoted(COEUS_PROGRAM);
+    for (const std::string& argument : arguments) command += " " + quoted(argument);
+    return run_shell(command + " < /dev/null");
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all tests share: NaN-proof comparison, temporary folders, golden files, running the program.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+/// Set by support/mpi_main.cpp in programs that run under mpirun.
+using Runner = int (*)(int argc, char** argv);
+extern Runner runner;
+
+/// |a - b| <= tolerance, false for NaN on either side.
+bool close(double a, double b, double tolerance);
+/// |a - b| <= tolerance * max(|a|, |b|), false for NaN; equal values (also zeros) are close.
+bool relatively_close(double a, double b, double tolerance);
+/// ||a - b|| / ||b||; NaN if any element is NaN (so `error <= bound` fails), absolute where ||b|| is 0.
+double normalised_error(std::span<const double> a, std::span<const double> b);
+
+/// A fresh folder under the system's temporary folder, removed at the end.
+class TemporaryFolder {
+public:
+    TemporaryFolder();
+    ~TemporaryFolder();
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+private:
+    std::filesystem::path path_;
+};
+
+/// The folder $COEUS_SHARED (default: ../shared beside the repository) / golden / name. Where it is absent
+/// the test is skipped with a message; under COEUS_REQUIRE_GOLDEN=1 it fails. Use: `const auto folder =
+/// golden("models/llama2_mha"); if (folder.empty()) return;`
+std::filesystem::path golden(const std::string& name);
+/// The same for other folders of shared, such as "decks".
+std::filesystem::path shared(const std::string& name);
+
+void write_file(const std::filesystem::path& path, const std::string& content);
+std::string read_file(const std::filesystem::path& path);
+
+/// What a run of a program printed and returned.
+struct Outcome {
+    int exit_code = -1;
+    std::string output;  ///< stdout and stderr together
+};
+/// Runs the built coeus; `ranks` > 0 starts it under mpirun with that many ranks. `environment` adds
+/// variables; `folder` is the working directory.
+Outcome run_coeus(const std::vector<std::string>& arguments, int ranks = 0,
+                  const std::map<std::string, std::string>& environment = {},
+                  const std::filesystem::path& folder = {});
+/// Runs a shell command.
+Outcome run_shell(const std::string& command);
+
+}  // namespace coeus::test
