@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffer: the only owner of memory. What the process and the machine have.
+#pragma once
+
+#include "coeus/device/tensor.hpp"
+
+#include <cstddef>
+#include <string>
+
+namespace coeus {
+
+/// A move-only block of host memory, 2 MiB pages where the system gives them, touched once at construction
+/// (a first touch is 20-50 times slower than a later one; it must not happen in the training loop).
+/// Zero-filled.
+class Buffer {
+public:
+    Buffer() = default;
+    /// `what` names the memory in errors. Throws SystemError when the system has not that much.
+    Buffer(int64_t bytes, std::string what);
+    ~Buffer();
+    Buffer(Buffer&& other) noexcept;
+    Buffer& operator=(Buffer&& other) noexcept;
+
+    std::byte* data() const { return data_; }
+    int64_t bytes() const { return bytes_; }
+    const std::string& what() const { return what_; }
+
+private:
+    std::byte* data_ = nullptr;
+    int64_t bytes_ = 0;
+    std::string what_;
+};
+
+/// A Buffer with its one dense tensor: for state and tests.
+struct OwnedTensor {
+    Buffer buffer;
+    Tensor view;
+
+    OwnedTensor() = default;
+    OwnedTensor(Dtype dtype, const Shape& shape, const std::string& what = "tensor")
+        : buffer(shape.count() * size_of(dtype), what), view(buffer.data(), dtype, shape) {}
+    operator Tensor() const { return view; }
+};
+
+/// Bytes of this process that are resident now, and the most that ever were.
+int64_t resident_bytes();
+int64_t peak_resident_bytes();
+/// Bytes this process may use: the cgroup's limit or the machine's memory, whichever is less.
+int64_t memory_limit_bytes();
+
+}  // namespace coeus

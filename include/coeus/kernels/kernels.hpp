@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of kernels: the only contract between layers and hardware.
+//
+// Order of arguments: Exec, outputs, inputs, scalars. Every entry is deterministic (no float atomics; sums in
+// an order that does not depend on the number of threads), allocates nothing but Exec's workspace, and writes
+// all of its output whatever was there before. In place only where it says so. Tensors are matrices of rows
+// `ld` apart.
+//   T tokens of the micro-batch (batch x sequence, flattened)   D model width    O, I outputs and inputs of a
+//   linear layer H query heads   K key/value heads   d head width            F feed-forward width   V
+//   vocabulary "type": the compute type, f64, f32 or bf16, the same for all operands; "acc": f64 with f64,
+//   f32 otherwise.
+#pragma once
+
+#include "coeus/device/exec.hpp"
+#include "coeus/kernels/step_scalars.hpp"
+
+namespace coeus {
+
+/// A matrix operand of gemm, as it is or transposed.
+struct Operand {
+    Tensor tensor;
+    bool is_transposed = false;
+    Operand(Tensor t, bool is = false)
+        : tensor(t), is_transposed(is) {}  // NOLINT: implicit, so that calls read well
+};
+inline Operand transposed(Tensor t) {
+    return {t, true};
+}
+
+/// Adjacent pairs (2j, 2j+1), as torchtitan stores Llama; or halves (j, j + d/2), as Hugging Face does.
+enum class RopeLayout : uint8_t { interleaved, half_split };
+
+struct AttentionShape {
+    int64_t batch = 1, sequence = 1;  ///< T = batch * sequence; sequences do not see each other
+    int64_t heads = 1, kv_heads = 1;  ///< query head h uses key/value head h / (heads / kv_heads)
+    int64_t head_dim = 1;
+    double scale = 1;  ///< of the scores, usually head_dim^-1/2
+};
+
+/// One parameter, or rows of one, as the optimizer sees it. All of equal count.
+struct AdamTensors {
+    Tensor master;      ///< weights, f64, f32 or bf16 (stochastic rounding)
+    Tensor exp_avg;     ///< first moment, type of master
+    Tensor exp_avg_sq;  ///< second moment, type of master
+    Tensor grad;        ///< acc; read only
+    Tensor compute;     ///< optional: the weights in the compute type, written in the same pass
+};
+struct AdamOptions {
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+    bool decoupled = true;          ///< AdamW; false: Adam, decay added to the gradient
+    uint64_t seed = 0, stream = 0;  ///< of stochastic rounding (bf16 master)
+    uint64_t first_index = 0;       ///< global index of the first element
+};
+
+struct Kernels {
+    const char* name;
+
+    /// d = op(a) op(b) + c. a, b: type; d: type or acc; c: absent, d itself (accumulate), or a tensor like d
+    /// (residual).
+    void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
+
+    /// y[T,D] = table[tokens[T], D]
+    void (*embedding)(Exec&, Tensor y, Tensor tokens, Tensor table);
+    /// dtable[V,D] (acc) += dy[T,D] by token
+    void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens);
+
+    /// y = x rstd w; rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Zhang and Sennrich 2019.
+    void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
+    /// dx = plus + J^T dy, dweight[D] (acc) += sum over T. `plus` is the gradient that comes by the residual
+    /// path (optional); dx may be plus or dy.
+    void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
+                              Tensor weight);
+    /// y = (x - mean) rstd w; the weight is optional, there is no bias. mean, rstd [T] (acc) are kept.
+    void (*layer_norm)(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps);
+    /// As rms_norm_backward; dweight absent where the weight is.
+    void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
+                                Tensor mean, Tensor rstd, Tensor weight);
+
+    /// Rotates pairs of each head of x[T, n d] in place by the angles of table[S, d] (acc; cos and sin of
+    /// pair j at 2j and 2j+1), row t % S. `inverse` rotates back: the backward.
+    void (*rope)(Exec&, Tensor x, Tensor table, int64_t head_dim, RopeLayout layout, bool inverse);
+
+    /// Causal attention. q[T,Hd], k[T,Kd], v[T,Kd] may be columns of one matrix. lse[H,T] (acc): log of the
+    /// sum of exp of the scores. document_start[T] i32, optional: first index in the sequence that token t
+    /// may see. Never holds a sequence x sequence matrix (Dao et al. 2022).
+    void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                      const AttentionShape& shape);
+    /// dq, dk, dv may be the memory of q, k, v.
+    void (*attention_backward)(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                               Tensor q, Tensor k, Tensor v, Tensor document_start,
+                               const AttentionShape& shape);
+
+    /// y[T,F] = silu(g) u, gate_up[T,2F] = [g | u]. Shazeer 2020.
+    void (*swiglu)(Exec&, Tensor y, Tensor gate_up);
+    /// dgate_up may be gate_up.
+    void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
+
+    /// losses[T] (acc) = scale * (log sum exp logits - logits[label]), 0 where the label is -100. dlogits
+    /// (optional, may be logits): its gradient. scale: `scalars.loss_scale`.
+    void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                          const StepScalars& scalars);
+
+    /// out = a, converted.
+    void (*cast)(Exec&, Tensor out, Tensor a);
+    /// out += a, in the type of out (acc), for gradient sums.
+    void (*add)(Exec&, Tensor out, Tensor a);
+    void (*zero)(Exec&, Tensor out);
+    /// *out += sum of the elements, in double.
+    void (*sum)(Exec&, double* out, Tensor a);
+    /// *out += sum of the squares, in double.
+    void (*sum_of_squares)(Exec&, double* out, Tensor a);
+
+    /// grad_norm, clip and finite of the scalars from squared_norm and loss. max_norm <= 0: no clipping.
+    void (*finish_norm)(Exec&, StepScalars& scalars, double max_norm);
+    /// One pass: clips, updates moments and weights, writes the compute copy. Nothing is written where
+    /// scalars.finite is 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
+    void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const StepScalars& scalars);
+};
+
+/// f64, f32 and bf16 on the CPU; in f64 the oracle of all others.
+const Kernels& cpu_kernels();
+/// No-ops that note the workspace the CPU's kernels would need: for planning.
+const Kernels& dry_kernels();
+
+}  // namespace coeus

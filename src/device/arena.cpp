@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/device/arena.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace coeus {
+
+namespace {
+constexpr int64_t alignment = 64;
+constexpr uintptr_t planning_base = uintptr_t(1)
+                                    << 44;  // outside what the kernel maps for a process of this size
+}  // namespace
+
+Arena::Arena(int64_t bytes, const std::string& what) : buffer_(bytes, what), planning_(false) {}
+
+Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
+    const int64_t bytes = round_up(shape.count() * size_of(dtype), alignment);
+    if (!planning_ && used_ + bytes > buffer_.bytes())
+        throw LogicError(fmt::format("arena '{}' of {} bytes is too small: {} in use, {} more wanted",
+                                     buffer_.what(), buffer_.bytes(), used_, bytes));
+    void* data =
+        planning_ ? reinterpret_cast<void*>(planning_base + uintptr_t(used_)) : buffer_.data() + used_;
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return Tensor(data, dtype, shape);
+}
+
+void Arena::touch(int64_t bytes) {
+    peak_ = std::max(peak_, used_ + round_up(bytes, alignment));
+}
+
+void Arena::rewind(int64_t mark) {
+#ifdef COEUS_DEBUG
+    if (!planning_ && mark < used_) std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
+#endif
+    used_ = mark;
+}
+
+}  // namespace coeus
