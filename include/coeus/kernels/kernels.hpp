@@ -76,9 +76,10 @@ struct Kernels {
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                 Tensor mean, Tensor rstd, Tensor weight);
 
-    /// Rotates pairs of each head of x[T, n d] in place by the angles of table[S, d] (acc; cos and sin of
-    /// pair j at 2j and 2j+1), row t % S. `inverse` rotates back: the backward.
-    void (*rope)(Exec&, Tensor x, Tensor table, int64_t head_dim, RopeLayout layout, bool inverse);
+    /// Rotates pairs of each head of x[T, n d] in place by the angles of row positions[t] (i32[T]) of
+    /// table[S, d] (acc; cos and sin of pair j at 2j and 2j+1). `inverse` rotates back: the backward.
+    void (*rope)(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
+                 bool inverse);
 
     /// Causal attention. q[T,Hd], k[T,Kd], v[T,Kd] may be columns of one matrix. lse[H,T] (acc): log of the
     /// sum of exp of the scores. document_start[T] i32, optional: first index in the sequence that token t
