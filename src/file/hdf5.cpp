@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files and groups. Property lists, once for all:
+//   format of HDF5 1.8 (checksums on metadata; any reader since 2008), no times (same calls, same bytes),
+//   arrays of 64 KiB or more begin at multiples of 4 KiB (memory maps, stripes of parallel file systems)
+#include "coeus/file/hdf5.hpp"
+
+#include "coeus/base/text.hpp"
+#include "hdf5_error.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+namespace coeus::hdf5 {
+
+namespace {
+
+Handle file_access(const std::string& file) {
+    Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_FILE_ACCESS), file), close_list);
+    COEUS_CHECK_HDF5(H5Pset_libver_bounds(list.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), file);
+    COEUS_CHECK_HDF5(H5Pset_alignment(list.id(), 64 << 10, 4096), file);
+    COEUS_CHECK_HDF5(H5Pset_fclose_degree(list.id(), H5F_CLOSE_STRONG), file);
+    // parallel file systems are often mounted without locks; ours is never written by two programs at once
+    COEUS_CHECK_HDF5(H5Pset_file_locking(list.id(), true, true), file);
+    return list;
+}
+
+/// A creation property list of this class that stores no times.
+Handle creation(hid_t list_class, const std::string& file) {
+    Handle list(COEUS_CHECK_HDF5(H5Pcreate(list_class), file), close_list);
+    COEUS_CHECK_HDF5(H5Pset_obj_track_times(list.id(), false), file);
+    return list;
+}
+
+/// Makes the groups on the way to a new object.
+Handle with_parents(const std::string& file) {
+    Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_LINK_CREATE), file), close_list);
+    COEUS_CHECK_HDF5(H5Pset_create_intermediate_group(list.id(), 1), file);
+    return list;
+}
+
+std::string joined(const std::string& group, const std::string& path) {
+    return group == "/" ? "/" + path : group + "/" + path;
+}
+
+}  // namespace
+
+File File::open_existing(const std::string& path, bool writable) {
+    be_quiet();
+    std::error_code status;
+    if (!std::filesystem::exists(path, status)) throw ConfigError("{}: there is no such file", path);
+    if (std::filesystem::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
+    if (access(path.c_str(), writable ? R_OK | W_OK : R_OK) != 0)
+        throw ConfigError("{}: cannot be {}: {}", path, writable ? "written" : "read", errno_text(errno));
+    if (H5Fis_hdf5(path.c_str()) <= 0) throw ConfigError("{} is not an HDF5 file", path);
+    const Handle list = file_access(path);
+    Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
+    if (file.id() < 0) {
+        const std::string why = reason();
+        const bool truncated = why.find("truncated") != std::string::npos;
+        throw ConfigError("{} {}: {}", path, truncated ? "is truncated" : "is a damaged HDF5 file", why);
+    }
+    return {std::move(file), path, "/"};
+}
+
+File File::open(const std::string& path) {
+    return open_existing(path, false);
+}
+
+File File::open_for_update(const std::string& path) {
+    return open_existing(path, true);
+}
+
+File File::create(const std::string& path) {
+    be_quiet();
+    const Handle access_list = file_access(path);
+    const Handle create_list = creation(H5P_FILE_CREATE, path);
+    const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
+    if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason()));
+    return {Handle(id, close_file), path, "/"};
+}
+
+void File::close() {
+    COEUS_CHECK_HDF5(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), file_);
+    COEUS_CHECK_HDF5(H5Fclose(handle_.release()), file_);
+}
+
+bool Group::has(const std::string& path) const {
+    // H5Lexists is an error where a group on the way is missing, so each part is asked for
+    for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
+        if (H5Lexists(handle_.id(), path.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
+        if (end == std::string::npos) return true;
+    }
+}
+
+Group Group::group(const std::string& path) const {
+    const std::string full = joined(name_, path);
+    if (!has(path)) throw ConfigError("{} has no group {}", file_, full);
+    const hid_t id = H5Gopen2(handle_.id(), path.c_str(), H5P_DEFAULT);
+    if (id < 0) throw ConfigError("{}: {} is not a group, or is damaged: {}", file_, full, reason());
+    return {Handle(id, close_group), file_, full};
+}
+
+Dataset Group::dataset(const std::string& path) const {
+    const std::string full = joined(name_, path);
+    if (!has(path)) {
+        const size_t slash = path.rfind('/');
+        const std::string parent = slash == std::string::npos ? "" : path.substr(0, slash);
+        std::vector<std::string> there;
+        if (parent.empty())
+            there = names();
+        else if (has(parent))
+            there = group(parent).names();
+        const std::string near = nearest_name(path.substr(slash == std::string::npos ? 0 : slash + 1), there);
+        throw ConfigError("{} has no dataset {}{}", file_, full,
+                          near.empty() ? "" : "; the nearest name there is '" + near + "'");
+    }
+    const hid_t id = H5Dopen2(handle_.id(), path.c_str(), H5P_DEFAULT);
+    if (id < 0) throw ConfigError("{}: {} is not a dataset, or is damaged: {}", file_, full, reason());
+    return {Handle(id, close_dataset), file_, full};
+}
+
+std::vector<std::string> Group::names() const {
+    std::vector<std::string> all;
+    const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
+        static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+        return 0;
+    };
+    if (H5Literate(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &all) < 0)
+        throw ConfigError("{}: {} is damaged: {}", file_, name_, reason());
+    return all;
+}
+
+Group Group::create_group(const std::string& path) {
+    const Handle links = with_parents(file_);
+    const Handle list = creation(H5P_GROUP_CREATE, file_);
+    Handle made(
+        COEUS_CHECK_HDF5(H5Gcreate2(handle_.id(), path.c_str(), links.id(), list.id(), H5P_DEFAULT), file_),
+        close_group);
+    return {std::move(made), file_, joined(name_, path)};
+}
+
+Dataset Group::create_dataset(const std::string& path, Type type, const Shape& shape) {
+    const Handle element = make_type(type, file_);
+    hsize_t extents[4];
+    for (int i = 0; i < shape.rank; ++i) extents[i] = hsize_t(shape[i]);
+    const Handle space(
+        COEUS_CHECK_HDF5(
+            shape.rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank, extents, nullptr), file_),
+        close_space);
+    const Handle links = with_parents(file_);
+    const Handle list = creation(H5P_DATASET_CREATE, file_);
+    COEUS_CHECK_HDF5(H5Pset_layout(list.id(), H5D_CONTIGUOUS), file_);
+    COEUS_CHECK_HDF5(H5Pset_alloc_time(list.id(), H5D_ALLOC_TIME_EARLY), file_);
+    COEUS_CHECK_HDF5(H5Pset_fill_time(list.id(), H5D_FILL_TIME_NEVER), file_);
+    Handle made(COEUS_CHECK_HDF5(H5Dcreate2(handle_.id(), path.c_str(), element.id(), space.id(), links.id(),
+                                            list.id(), H5P_DEFAULT),
+                                 file_),
+                close_dataset);
+    return {std::move(made), file_, joined(name_, path)};
+}
+
+}  // namespace coeus::hdf5

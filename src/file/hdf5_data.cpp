@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of arrays, and attributes.
+#include "hdf5_error.hpp"
+
+#include <cstring>
+
+namespace coeus::hdf5 {
+
+Dataset::Dataset(Handle handle, std::string file, std::string name)
+    : Object(std::move(handle), std::move(file), std::move(name)) {
+    const Handle type(COEUS_CHECK_HDF5(H5Dget_type(handle_.id()), file_), close_type);
+    type_ = recognise(type.id());
+    const Handle space(COEUS_CHECK_HDF5(H5Dget_space(handle_.id()), file_), close_space);
+    const int rank = H5Sget_simple_extent_ndims(space.id());
+    if (rank < 0 || rank > 4) throw ConfigError("{}: {} has {} dimensions, not 0 to 4", file_, name_, rank);
+    hsize_t extents[4] = {};
+    COEUS_CHECK_HDF5(H5Sget_simple_extent_dims(space.id(), extents, nullptr), file_);
+    shape_.rank = rank;
+    for (int i = 0; i < rank; ++i) shape_[i] = int64_t(extents[i]);
+}
+
+std::optional<int64_t> Dataset::offset() const {
+    const haddr_t address = H5Dget_offset(handle_.id());
+    if (address == HADDR_UNDEF) {
+        H5Eclear2(H5E_DEFAULT);
+        return std::nullopt;
+    }
+    return int64_t(address);
+}
+
+namespace {
+
+/// One piece of a flattened range as a box of the array.
+struct Box {
+    hsize_t start[4], count[4];
+    int64_t elements;
+};
+
+/// The largest box that starts at flat element `first` and is part of [first, first + count).
+Box next_box(const Shape& shape, int64_t first, int64_t count) {
+    Box box;
+    int64_t stride = 1, position = first;
+    int64_t index[4], inner[4];
+    for (int i = shape.rank - 1; i >= 0; --i) {
+        inner[i] = stride;
+        stride *= shape[i];
+        index[i] = position % shape[i];
+        position /= shape[i];
+    }
+    // the outermost dimension along which whole inner slices are taken: all indices inside it are 0
+    int along = shape.rank - 1;
+    while (along > 0 && index[along] == 0 && count >= shape[along] * inner[along]) --along;
+    box.elements = 1;
+    for (int i = 0; i < shape.rank; ++i) {
+        box.start[i] = hsize_t(index[i]);
+        int64_t n = 1;
+        if (i > along) n = shape[i];
+        if (i == along) n = std::min(shape[i] - index[i], count / inner[i]);
+        box.count[i] = hsize_t(n);
+        box.elements *= n;
+    }
+    return box;
+}
+
+/// Calls move(file space, memory space, first element of the buffer) for each box of a flattened range.
+template <class Move>
+void for_each_box(const Shape& shape, int64_t first, int64_t count, const std::string& file, hid_t dataset,
+                  Move move) {
+    const Handle space(COEUS_CHECK_HDF5(H5Dget_space(dataset), file), close_space);
+    for (int64_t done = 0; done < count;) {
+        int64_t elements = 1;
+        if (shape.rank > 0) {
+            const Box box = next_box(shape, first + done, count - done);
+            elements = box.elements;
+            COEUS_CHECK_HDF5(
+                H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, box.start, nullptr, box.count, nullptr),
+                file);
+        }
+        const auto extent = hsize_t(elements);
+        const Handle memory(COEUS_CHECK_HDF5(H5Screate_simple(1, &extent, nullptr), file), close_space);
+        move(space.id(), memory.id(), done);
+        done += elements;
+    }
+}
+
+}  // namespace
+
+void Dataset::read_elements(void* out, Type memory, int64_t first, int64_t count) const {
+    require(first >= 0 && count >= 0 && first + count <= shape_.count(), "a read beyond the dataset");
+    if (!same_class(type_, memory))
+        throw ConfigError("{}: {} holds {}, where {} is expected", file_, name_, name_of(type_),
+                          name_of(memory));
+    const Handle element = make_type(memory, file_);
+    for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
+        void* to = static_cast<char*>(out) + done * size_of(memory);
+        if (H5Dread(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, to) < 0)
+            throw ConfigError("{}: {} cannot be read: {}", file_, name_, reason());
+    });
+}
+
+void Dataset::write_elements(const void* in, Type memory, int64_t first, int64_t count) {
+    require(first >= 0 && count >= 0 && first + count <= shape_.count(), "a write beyond the dataset");
+    require(memory == type_, "a write of another type than the dataset's");
+    const Handle element = make_type(memory, file_);
+    for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
+        const void* from = static_cast<const char*>(in) + done * size_of(memory);
+        if (H5Dwrite(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, from) < 0)
+            throw SystemError(fmt::format("{}: {} cannot be written: {}", file_, name_, reason()));
+    });
+}
+
+namespace {
+
+Handle scalar_space(const std::string& file) {
+    return {COEUS_CHECK_HDF5(H5Screate(H5S_SCALAR), file), close_space};
+}
+
+Handle text_type(const std::string& file) {
+    Handle type(COEUS_CHECK_HDF5(H5Tcopy(H5T_C_S1), file), close_type);
+    COEUS_CHECK_HDF5(H5Tset_size(type.id(), H5T_VARIABLE), file);
+    COEUS_CHECK_HDF5(H5Tset_cset(type.id(), H5T_CSET_UTF8), file);
+    return type;
+}
+
+void write_attribute(hid_t object, const std::string& file, const std::string& name, hid_t type,
+                     const void* value) {
+    const Handle space = scalar_space(file);
+    const Handle attribute(
+        COEUS_CHECK_HDF5(H5Acreate2(object, name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT), file),
+        close_attribute);
+    COEUS_CHECK_HDF5(H5Awrite(attribute.id(), type, value), file);
+}
+
+}  // namespace
+
+void Object::set_int_attribute(const std::string& name, int64_t value) {
+    write_attribute(handle_.id(), file_, name, H5T_STD_I64LE, &value);
+}
+
+void Object::set_attribute(const std::string& name, double value) {
+    write_attribute(handle_.id(), file_, name, H5T_IEEE_F64LE, &value);
+}
+
+void Object::set_attribute(const std::string& name, const std::string& value) {
+    const Handle type = text_type(file_);
+    const char* text = value.c_str();
+    write_attribute(handle_.id(), file_, name, type.id(), &text);
+}
+
+bool Object::has_attribute(const std::string& name) const {
+    return H5Aexists(handle_.id(), name.c_str()) > 0;
+}
+
+std::vector<std::string> Object::attribute_names() const {
+    std::vector<std::string> all;
+    const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
+        static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+        return 0;
+    };
+    if (H5Aiterate2(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &all) < 0)
+        throw ConfigError("{}: {} has damaged attributes: {}", file_, name_, reason());
+    return all;
+}
+
+namespace {
+
+/// An open attribute with its type, checked to hold one value of one of the allowed classes.
+struct OpenAttribute {
+    Handle id, type;
+};
+
+OpenAttribute open_attribute(hid_t object, const std::string& file, const std::string& owner,
+                             const std::string& name, const char* expected,
+                             std::initializer_list<H5T_class_t> allowed) {
+    if (H5Aexists(object, name.c_str()) <= 0)
+        throw ConfigError("{}: {} has no attribute '{}'", file, owner, name);
+    Handle id(COEUS_CHECK_HDF5(H5Aopen(object, name.c_str(), H5P_DEFAULT), file), close_attribute);
+    Handle type(COEUS_CHECK_HDF5(H5Aget_type(id.id()), file), close_type);
+    const Handle space(COEUS_CHECK_HDF5(H5Aget_space(id.id()), file), close_space);
+    const H5T_class_t found = H5Tget_class(type.id());
+    for (H5T_class_t one : allowed)
+        if (found == one && H5Sget_simple_extent_npoints(space.id()) == 1)
+            return {std::move(id), std::move(type)};
+    throw ConfigError("{}: attribute '{}' of {} is not {}", file, name, owner, expected);
+}
+
+}  // namespace
+
+int64_t Object::int_attribute(const std::string& name) const {
+    const OpenAttribute attribute =
+        open_attribute(handle_.id(), file_, name_, name, "an integer", {H5T_INTEGER});
+    int64_t value = 0;
+    COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_INT64, &value), file_);
+    return value;
+}
+
+double Object::double_attribute(const std::string& name) const {
+    const OpenAttribute attribute =
+        open_attribute(handle_.id(), file_, name_, name, "a number", {H5T_FLOAT, H5T_INTEGER});
+    double value = 0;
+    COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_DOUBLE, &value), file_);
+    return value;
+}
+
+std::string Object::string_attribute(const std::string& name) const {
+    const OpenAttribute attribute =
+        open_attribute(handle_.id(), file_, name_, name, "a string", {H5T_STRING});
+    if (H5Tis_variable_str(attribute.type.id()) > 0) {
+        // read with the stored type: HDF5 does not convert between character sets
+        char* text = nullptr;
+        COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), attribute.type.id(), &text), file_);
+        const std::string value = text ? text : "";
+        H5free_memory(text);
+        return value;
+    }
+    std::string value(H5Tget_size(attribute.type.id()), '\0');
+    COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), attribute.type.id(), value.data()), file_);
+    value.resize(strnlen(value.data(), value.size()));
+    return value;
+}
+
+}  // namespace coeus::hdf5

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/hdf5.hpp"
+
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+using namespace coeus;
+using Catch::Matchers::Contains;
+
+namespace {
+
+template <class T>
+std::vector<T> counted(int64_t n) {
+    std::vector<T> values(size_t(n), T(0));
+    std::iota(values.begin(), values.end(), T(3));
+    return values;
+}
+
+template <class T>
+std::span<const T> view(const std::vector<T>& values) {
+    return values;
+}
+
+/// A small file with one group, two arrays and attributes.
+std::string sample(const test::TemporaryFolder& folder) {
+    const std::string path = folder / "sample.h5";
+    auto file = hdf5::File::create(path);
+    file.create_dataset("model/a.weight", hdf5::Type::f32, {3, 5}).write(view(counted<float>(15)));
+    file.create_dataset("tokens", hdf5::Type::u16, {40000}).write(view(counted<uint16_t>(40000)));
+    file.set_attribute("step", 7);
+    file.close();
+    return path;
+}
+
+/// Runs `body` in a child process whose files may not grow beyond `bytes`; true if it returned true.
+bool in_small_files(rlim_t bytes, const std::function<bool()>& body) {
+    const pid_t child = fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{bytes, bytes};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        _exit(body() ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("arrays of every type come back", "[hdf5]", double, float, int64_t, int32_t, uint64_t,
+                   uint32_t, uint16_t, uint8_t) {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "x.h5";
+    const auto values = counted<TestType>(24);
+    {
+        auto file = hdf5::File::create(path);
+        file.create_dataset("x", hdf5::type_of<TestType>(), {2, 3, 4}).write(view(values));
+        file.close();
+    }
+    const auto file = hdf5::File::open(path);
+    const auto x = file.dataset("x");
+    CHECK(x.type() == hdf5::type_of<TestType>());
+    CHECK(x.shape() == Shape{2, 3, 4});
+    CHECK(x.read_all<TestType>() == values);
+}
+
+TEST_CASE("every flat range of an array is written and read alone", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    for (const Shape& shape :
+         {Shape{7}, Shape{3, 5}, Shape{2, 3, 4}, Shape{2, 1, 3, 2}, Shape{}, Shape{1, 1}}) {
+        const int64_t n = shape.count();
+        const auto values = counted<int32_t>(n);
+        for (int64_t first = 0; first <= n; ++first)
+            for (int64_t count = 0; first + count <= n; ++count) {
+                const std::string path = folder / "range.h5";
+                auto file = hdf5::File::create(path);
+                auto x = file.create_dataset("x", hdf5::Type::i32, shape);
+                x.write(view(std::vector<int32_t>(size_t(n), -1)));
+                x.write(view(values).subspan(size_t(first), size_t(count)), first);
+                std::vector<int32_t> expected(size_t(n), -1), part(static_cast<size_t>(count));
+                std::copy_n(values.begin() + first, count, expected.begin() + first);
+                REQUIRE(x.read_all<int32_t>() == expected);
+                x.read(std::span<int32_t>(part), first);
+                REQUIRE(std::equal(part.begin(), part.end(), values.begin() + first));
+            }
+    }
+}
+
+TEST_CASE("16-bit floats are numbers to other programs", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "half.h5";
+    std::vector<bf16> b;
+    std::vector<f16> h;
+    std::vector<float> expected = {0.f, -0.f, 1.f, -2.5f, 0.15625f, 1024.f};
+    for (float v : expected) {
+        b.push_back(bf16(v));
+        h.push_back(to_f16(v));
+    }
+    {
+        auto file = hdf5::File::create(path);
+        file.create_dataset("b", hdf5::Type::bf16, {2, 3}).write(view(b));
+        file.create_dataset("h", hdf5::Type::f16, {6}).write(view(h));
+        file.close();
+    }
+    const auto file = hdf5::File::open(path);
+    CHECK(file.dataset("b").type() == hdf5::Type::bf16);
+    CHECK(file.dataset("h").type() == hdf5::Type::f16);
+    CHECK(file.dataset("b").read_all<float>() == expected);
+    CHECK(file.dataset("h").read_all<float>() == expected);
+    const auto bits = file.dataset("b").read_all<bf16>();
+    CHECK(std::memcmp(bits.data(), b.data(), b.size() * 2) == 0);
+    const auto dump = test::run_shell("h5dump " + path);
+    if (dump.exit_code == 127) return;
+    CHECK_THAT(dump.output, Contains("0, -0, 1,") && Contains("-2.5, 0.15625, 1024"));
+}
+
+TEST_CASE("an array can be mapped at its offset", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string path = sample(folder);
+    const auto file = hdf5::File::open(path);
+    const auto tokens = file.dataset("tokens");
+    REQUIRE(tokens.offset().has_value());
+    CHECK(*tokens.offset() % 4096 == 0);
+    const std::string bytes = test::read_file(path);
+    const auto values = counted<uint16_t>(40000);
+    CHECK(std::memcmp(bytes.data() + *tokens.offset(), values.data(), 80000) == 0);
+
+    auto empty = hdf5::File::create(folder / "empty.h5");
+    const auto none = empty.create_dataset("none", hdf5::Type::u16, {0});
+    CHECK_FALSE(none.offset().has_value());
+    CHECK(none.read_all<uint16_t>().empty());
+}
+
+TEST_CASE("attributes of numbers and text", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string long_text(100000, 'x');
+    {
+        auto file = hdf5::File::create(folder / "a.h5");
+        file.set_attribute("int", int64_t(1) << 60);
+        file.set_attribute("double", 0.1);
+        file.set_attribute("text", "größer\nzweite Zeile");
+        file.set_attribute("empty", "");
+        file.set_attribute("long", long_text);
+        auto group = file.create_group("train/deep");
+        group.set_attribute("small", -3);
+        file.close();
+    }
+    const auto file = hdf5::File::open(folder / "a.h5");
+    CHECK(file.int_attribute("int") == int64_t(1) << 60);
+    CHECK(file.double_attribute("double") == 0.1);
+    CHECK(file.double_attribute("int") == double(int64_t(1) << 60));
+    CHECK(file.string_attribute("text") == "größer\nzweite Zeile");
+    CHECK(file.string_attribute("empty").empty());
+    CHECK(file.string_attribute("long") == long_text);
+    CHECK(file.group("train/deep").int_attribute("small") == -3);
+    CHECK(file.attribute_names() == std::vector<std::string>{"double", "empty", "int", "long", "text"});
+    CHECK(file.has_attribute("int"));
+    CHECK_FALSE(file.has_attribute("no"));
+    CHECK_THROWS_WITH(file.int_attribute("no"), Contains("a.h5: / has no attribute 'no'"));
+    CHECK_THROWS_WITH(file.int_attribute("text"), Contains("attribute 'text' of / is not an integer"));
+    CHECK_THROWS_WITH(file.string_attribute("int"), Contains("attribute 'int' of / is not a string"));
+    CHECK_THROWS_AS(file.int_attribute("double"), ConfigError);
+}
+
+TEST_CASE("names and presence", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const auto file = hdf5::File::open(sample(folder));
+    CHECK(file.names() == std::vector<std::string>{"model", "tokens"});
+    CHECK(file.group("model").names() == std::vector<std::string>{"a.weight"});
+    CHECK(file.has("model/a.weight"));
+    CHECK_FALSE(file.has("model/b"));
+    CHECK_FALSE(file.has("no/group/here"));
+}
+
+TEST_CASE("the same calls give the same bytes", "[hdf5]") {
+    const test::TemporaryFolder one, two;
+    CHECK(test::read_file(sample(one)) == test::read_file(sample(two)));
+}
+
+TEST_CASE("what is wrong with a file is said in words", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string path = sample(folder);
+    SECTION("absent") {
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "no.h5"), Contains("no.h5: there is no such file"));
+        CHECK_THROWS_AS(hdf5::File::open(folder / "no.h5"), ConfigError);
+    }
+    SECTION("a folder") {
+        CHECK_THROWS_WITH(hdf5::File::open(folder.path()), Contains("is a folder, not a file"));
+    }
+    SECTION("foreign or empty") {
+        test::write_file(folder / "foreign.h5", "PK\3\4 this is something else entirely");
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "foreign.h5"),
+                          Contains("foreign.h5 is not an HDF5 file"));
+        test::write_file(folder / "empty.h5", "");
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "empty.h5"), Contains("empty.h5 is not an HDF5 file"));
+    }
+    SECTION("truncated") {
+        const std::string bytes = test::read_file(path);
+        for (size_t length : {bytes.size() - 1, bytes.size() / 2, size_t(4096), size_t(100)}) {
+            test::write_file(folder / "short.h5", bytes.substr(0, length));
+            CHECK_THROWS_WITH(hdf5::File::open(folder / "short.h5"), Contains("short.h5 is truncated"));
+            CHECK_THROWS_AS(hdf5::File::open(folder / "short.h5"), ConfigError);
+        }
+        test::write_file(folder / "short.h5", bytes.substr(0, 20));
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "short.h5"), Contains("short.h5 is a damaged HDF5 file"));
+    }
+    SECTION("a damaged header") {
+        std::string bytes = test::read_file(path);
+        bytes[20] = char(bytes[20] ^ 1);
+        test::write_file(folder / "bad.h5", bytes);
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "bad.h5"), Contains("bad.h5 is a damaged HDF5 file"));
+    }
+    SECTION("other names and types") {
+        const auto file = hdf5::File::open(path);
+        CHECK_THROWS_WITH(file.dataset("token"),
+                          Contains("sample.h5 has no dataset /token; the nearest name there is 'tokens'"));
+        CHECK_THROWS_WITH(file.dataset("model/a.wieght"), Contains("the nearest name there is 'a.weight'"));
+        CHECK_THROWS_WITH(file.dataset("xyz/abc"), Contains("has no dataset /xyz/abc"));
+        CHECK_THROWS_WITH(file.dataset("model"), Contains("/model is not a dataset"));
+        CHECK_THROWS_WITH(file.group("xyz"), Contains("has no group /xyz"));
+        CHECK_THROWS_WITH(file.dataset("tokens").read_all<float>(),
+                          Contains("/tokens holds uint16, where float32 is expected"));
+        CHECK_THROWS_AS(file.dataset("tokens").read_all<float>(), ConfigError);
+    }
+    SECTION("beyond the end is a contract") {
+        const auto tokens = hdf5::File::open(path).dataset("tokens");
+        std::vector<uint16_t> two(2);
+        CHECK_THROWS_AS(tokens.read(std::span<uint16_t>(two), 39999), LogicError);
+    }
+    SECTION("no place to write") {
+        CHECK_THROWS_WITH(hdf5::File::create((folder / "no") / "x.h5"),
+                          Contains("x.h5 cannot be made") && Contains("No such file or directory"));
+        CHECK_THROWS_AS(hdf5::File::create((folder / "no") / "x.h5"), SystemError);
+    }
+}
+
+TEST_CASE("a full disk while writing is a SystemError", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "big.h5";
+    CHECK(in_small_files(100000, [&] {
+        try {
+            auto file = hdf5::File::create(path);
+            auto x = file.create_dataset("x", hdf5::Type::f64, {100000});
+            x.write(view(counted<double>(100000)));
+            file.close();
+        } catch (const SystemError& error) {
+            const std::string what = error.what();
+            return what.find("big.h5") != std::string::npos &&
+                   what.find("File too large") != std::string::npos;
+        }
+        return false;
+    }));
+}
