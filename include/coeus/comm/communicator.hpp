@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicator: the ranks along one axis (or a product of axes) of the mesh, for one purpose.
+//
+//   all_reduce        rank 0 [a0 a1]  rank 1 [b0 b1]   ->  both [a0+b0 a1+b1]
+//   reduce_scatter    rank 0 [a0 a1]  rank 1 [b0 b1]   ->  0: [a0+b0]   1: [a1+b1]
+//   all_gather        rank 0 [a]      rank 1 [b]       ->  both [a b]
+//
+// Sums are taken in the order of the ranks, whatever arrives first, in the tensor's type (bf16: summed in
+// f32), so that a run is repeatable bit by bit. Every call is collective and must be made in the same order
+// by all ranks.
+#pragma once
+
+#include "coeus/device/tensor.hpp"
+
+#include <memory>
+#include <string>
+
+namespace coeus {
+
+enum class Reduce : uint8_t { sum, max };
+
+class Communicator {
+public:
+    struct Handle;  ///< the MPI communicator; known in src/comm (and to parallel HDF5 through native())
+
+    /// Takes the handle over. `name` is what messages call it: "dp_replicate x dp_shard".
+    Communicator(std::unique_ptr<Handle> handle, std::string name);
+    /// The whole MPI world, on a communicator of its own.
+    static Communicator world(const std::string& name);
+    /// One process alone; needs no MPI at all.
+    static Communicator self();
+    ~Communicator();
+    Communicator(Communicator&&) noexcept;
+    Communicator& operator=(Communicator&&) noexcept;
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    const std::string& name() const { return name_; }
+
+    /// In place over dense tensors of equal shape: f64, f32, bf16, i32, i64.
+    void all_reduce(Tensor inout, Reduce op = Reduce::sum) const;
+    /// Scalars; the same bits on every rank.
+    double all_reduce(double value, Reduce op = Reduce::sum) const;
+    int64_t all_reduce(int64_t value, Reduce op = Reduce::sum) const;
+    /// out has size() times the elements of in, in the order of the ranks; in may be this rank's part of out.
+    void all_gather(Tensor out, Tensor in) const;
+    /// in has size() times the elements of out; out may be this rank's part of in.
+    void reduce_scatter(Tensor out, Tensor in) const;
+    void broadcast(Tensor inout, int root) const;
+    void send(Tensor tensor, int peer) const;
+    void recv(Tensor tensor, int peer) const;
+    void barrier() const;
+
+    /// Splits by colour; ranks keep their order. Collective.
+    Communicator split(int color, const std::string& name) const;
+    /// The MPI_Comm as an integer that MPI_Comm_f2c understands; for parallel HDF5. -1 for self() without
+    /// MPI.
+    int64_t native() const;
+
+private:
+    void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
+    std::unique_ptr<Handle> handle_;
+    std::string name_;
+    int rank_ = 0, size_ = 1;
+};
+
+}  // namespace coeus

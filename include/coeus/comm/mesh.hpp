@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mesh of ranks: pp x dp_replicate x dp_shard x cp x tp, tp varying fastest. `axis` is always a mesh
+// axis.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+
+#include <array>
+#include <map>
+#include <string>
+
+namespace coeus {
+
+/// A set of axes is a mask: mesh[dp_shard | cp].
+enum Axis : unsigned { pp = 1, dp_replicate = 2, dp_shard = 4, cp = 8, tp = 16 };
+constexpr unsigned dp = dp_replicate | dp_shard;  ///< ranks that read different data
+constexpr unsigned fsdp = dp_shard | cp;          ///< ranks that hold different shards of a parameter
+constexpr unsigned loss_axes = dp | cp;           ///< ranks over which losses and token counts are summed
+constexpr std::array<Axis, 5> all_axes = {pp, dp_replicate, dp_shard, cp, tp};  ///< outermost first
+
+/// "dp_replicate x dp_shard"
+std::string axes_name(unsigned axes);
+
+/// Degrees of the axes; pure arithmetic, for any number of ranks, without MPI.
+struct MeshShape {
+    int pp = 1, dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
+
+    int degree(Axis axis) const;
+    /// Product of the degrees in the mask.
+    int size(unsigned axes) const;
+    int ranks() const { return pp * dp_replicate * dp_shard * cp * tp; }
+    /// Coordinate of a world rank along one axis.
+    int coordinate(int rank, Axis axis) const;
+    /// Rank within the group of ranks that differ only in these axes (the outer axis counts slower).
+    int rank_in(int rank, unsigned axes) const;
+    /// The same for all ranks of such a group, different between groups.
+    int group_of(int rank, unsigned axes) const;
+    /// "dp_replicate 2 x tp 4" (degrees above 1; "one rank" for none)
+    std::string text() const;
+};
+
+/// Fills in dp_shard = -1 (what is left over) and checks that the product is `ranks`. The degrees are those
+/// of the deck. Throws ConfigError naming the degrees, the rule and the nearest settings that work.
+MeshShape resolve_mesh(MeshShape degrees, int ranks);
+
+/// The communicators of one process. All are made at start, in one order, the same on every rank.
+class Mesh {
+public:
+    /// `world.size()` must be `shape.ranks()`.
+    Mesh(Communicator world, const MeshShape& shape);
+
+    const MeshShape& shape() const { return shape_; }
+    const Communicator& world() const { return world_; }
+    int size(unsigned axes) const { return shape_.size(axes); }
+    int rank(unsigned axes) const { return shape_.rank_in(world_.rank(), axes); }
+    /// One of: each axis alone, dp, fsdp, loss_axes.
+    const Communicator& operator[](unsigned axes) const;
+
+private:
+    MeshShape shape_;
+    Communicator world_;
+    std::map<unsigned, Communicator> groups_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/mesh.hpp"
+
+#include "coeus/base/text.hpp"
+
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+const char* axis_name(Axis axis) {
+    switch (axis) {
+        case pp: return "pp";
+        case dp_replicate: return "dp_replicate";
+        case dp_shard: return "dp_shard";
+        case cp: return "cp";
+        case tp: return "tp";
+    }
+    return "?";
+}
+
+const char* option_name(Axis axis) {
+    switch (axis) {
+        case pp: return "parallelism.pipeline_parallel_degree";
+        case dp_replicate: return "parallelism.data_parallel_replicate_degree";
+        case dp_shard: return "parallelism.data_parallel_shard_degree";
+        case cp: return "parallelism.context_parallel_degree";
+        case tp: return "parallelism.tensor_parallel_degree";
+    }
+    return "?";
+}
+
+}  // namespace
+
+std::string axes_name(unsigned axes) {
+    std::vector<std::string> names;
+    for (Axis axis : all_axes)
+        if (axes & axis) names.push_back(axis_name(axis));
+    return join(names, " x ");
+}
+
+int MeshShape::degree(Axis axis) const {
+    switch (axis) {
+        case Axis::pp: return pp;
+        case Axis::dp_replicate: return dp_replicate;
+        case Axis::dp_shard: return dp_shard;
+        case Axis::cp: return cp;
+        case Axis::tp: return tp;
+    }
+    throw LogicError("unknown mesh axis");
+}
+
+int MeshShape::size(unsigned axes) const {
+    int n = 1;
+    for (Axis axis : all_axes)
+        if (axes & axis) n *= degree(axis);
+    return n;
+}
+
+int MeshShape::coordinate(int rank, Axis axis) const {
+    for (auto it = all_axes.rbegin(); it != all_axes.rend(); ++it) {
+        if (*it == axis) return rank % degree(axis);
+        rank /= degree(*it);
+    }
+    throw LogicError("unknown mesh axis");
+}
+
+int MeshShape::rank_in(int rank, unsigned axes) const {
+    int r = 0;
+    for (Axis axis : all_axes)
+        if (axes & axis) r = r * degree(axis) + coordinate(rank, axis);
+    return r;
+}
+
+int MeshShape::group_of(int rank, unsigned axes) const {
+    int group = 0;
+    for (Axis axis : all_axes)
+        if (!(axes & axis)) group = group * degree(axis) + coordinate(rank, axis);
+    return group;
+}
+
+std::string MeshShape::text() const {
+    std::vector<std::string> parts;
+    for (Axis axis : all_axes)
+        if (degree(axis) > 1) parts.push_back(fmt::format("{} {}", axis_name(axis), degree(axis)));
+    return parts.empty() ? "one rank" : join(parts, " x ");
+}
+
+MeshShape resolve_mesh(MeshShape degrees, int ranks) {
+    for (Axis axis : all_axes) {
+        const int degree = degrees.degree(axis);
+        if (degree >= 1 || (axis == dp_shard && degree == -1)) continue;
+        throw ConfigError("{} = {}: a degree is at least 1{}", option_name(axis), degree,
+                          axis == dp_shard ? ", or -1 for all ranks that are left over" : "");
+    }
+    const bool leftover = degrees.dp_shard == -1;
+    if (leftover) degrees.dp_shard = 1;
+    const int others = degrees.ranks();
+    const int fewer = std::max(others, ranks / others * others),
+              more = fewer == ranks ? ranks : (ranks / others + 1) * others;
+    if (leftover && ranks % others == 0) {
+        degrees.dp_shard = ranks / others;
+        return degrees;
+    }
+    if (leftover)
+        throw ConfigError(
+            "{} = -1: {} ranks cannot be divided by the other degrees ({}, product {}); start {}{} ranks",
+            option_name(dp_shard), ranks, degrees.text(), others,
+            fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
+    if (others != ranks) {
+        const int without = others / degrees.dp_shard;
+        const std::string remedy =
+            ranks % without == 0 ? fmt::format("; with {} ranks set {} = {} (or -1: all that are left over)",
+                                               ranks, option_name(dp_shard), ranks / without)
+                                 : "";
+        throw ConfigError("the degrees of [parallelism] ({}) need {} ranks, but {} {} started: start {}{}",
+                          degrees.text(), others, ranks, ranks == 1 ? "was" : "were", others, remedy);
+    }
+    return degrees;
+}
+
+Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {
+    require(world_.size() == shape_.ranks(), "the mesh needs as many ranks as its degrees say");
+    std::vector<unsigned> wanted(all_axes.begin(), all_axes.end());
+    wanted.insert(wanted.end(), {dp, fsdp, loss_axes});
+    for (unsigned axes : wanted)
+        groups_.emplace(axes, world_.split(shape_.group_of(world_.rank(), axes), axes_name(axes)));
+}
+
+const Communicator& Mesh::operator[](unsigned axes) const {
+    const auto it = groups_.find(axes);
+    if (it == groups_.end()) throw LogicError("the mesh has no communicator for " + axes_name(axes));
+    return it->second;
+}
+
+}  // namespace coeus

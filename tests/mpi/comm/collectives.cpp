@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/communicator.hpp"
+#include "coeus/device/memory.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace coeus;
+
+namespace {
+
+// A value that differs in every element and rank, and whose sums round.
+float value(int rank, int64_t i) {
+    return std::sin(float(i % 1009) + 1000.f * float(rank)) * std::ldexp(1.f, rank * 3);
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce sums in the order of the ranks") {
+    const Communicator world = Communicator::world("world");
+    for (int64_t n : {1, 2, 3, 5, 1000, 65536 * 4 + 3, 700001}) {
+        OwnedTensor t(Dtype::f32, {n});
+        for (int64_t i = 0; i < n; ++i) t.view.as<float>()[i] = value(world.rank(), i);
+        world.all_reduce(t);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            float sum = value(0, i);
+            for (int rank = 1; rank < world.size(); ++rank) sum += value(rank, i);
+            wrong += !(t.view.as<float>()[i] == sum);
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("bf16 is summed in float32 and rounded once") {
+    const Communicator world = Communicator::world("world");
+    OwnedTensor t(Dtype::bf16, {17});
+    for (int64_t i = 0; i < 17; ++i) t.view.as<bf16>()[i] = bf16(value(world.rank(), i));
+    world.all_reduce(t);
+    for (int64_t i = 0; i < 17; ++i) {
+        float sum = 0;
+        for (int rank = 0; rank < world.size(); ++rank) sum += float(bf16(value(rank, i)));
+        CHECK(t.view.as<bf16>()[i].bits == bf16(sum).bits);
+    }
+}
+
+TEST_CASE("reduce_scatter and all_gather are the two halves of all_reduce") {
+    const Communicator world = Communicator::world("world");
+    for (int64_t each : {1, 7, 70001}) {
+        const int64_t n = each * world.size();
+        OwnedTensor whole(Dtype::f64, {n}), reduced(Dtype::f64, {n}), own(Dtype::f64, {each});
+        for (int64_t i = 0; i < n; ++i)
+            whole.view.as<double>()[i] = reduced.view.as<double>()[i] = double(value(world.rank(), i));
+        world.reduce_scatter(own, whole);
+        OwnedTensor gathered(Dtype::f64, {n});
+        world.all_gather(gathered, own);
+        world.all_reduce(reduced);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < n; ++i)
+            wrong += !(gathered.view.as<double>()[i] == reduced.view.as<double>()[i]);
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("scalars, maximum, broadcast, send and receive") {
+    const Communicator world = Communicator::world("world");
+    const int size = world.size(), rank = world.rank();
+    CHECK(world.all_reduce(int64_t(rank + 1)) == int64_t(size) * (size + 1) / 2);
+    CHECK(world.all_reduce(double(rank), Reduce::max) == double(size - 1));
+    CHECK(std::isnan(world.all_reduce(rank == 0 ? std::nan("") : 1.0)));
+
+    OwnedTensor t(Dtype::i32, {3});
+    t.view.as<int32_t>()[2] = rank;
+    world.broadcast(t, size - 1);
+    CHECK(t.view.as<int32_t>()[2] == size - 1);
+
+    t.view.as<int32_t>()[0] = rank;
+    if (rank % 2 == 0 && rank + 1 < size) world.send(t, rank + 1);
+    if (rank % 2 == 1) {
+        world.recv(t, rank - 1);
+        CHECK(t.view.as<int32_t>()[0] == rank - 1);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/mesh.hpp"
+
+#include "coeus/comm/mpi.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <set>
+
+using namespace coeus;
+
+TEST_CASE("mesh: tp varies fastest, then cp, dp_shard, dp_replicate, pp") {
+    const MeshShape shape{.pp = 2, .dp_replicate = 1, .dp_shard = 3, .cp = 1, .tp = 2};
+    CHECK(shape.ranks() == 12);
+    CHECK(shape.coordinate(7, tp) == 1);
+    CHECK(shape.coordinate(7, dp_shard) == 0);
+    CHECK(shape.coordinate(7, pp) == 1);
+    CHECK(shape.rank_in(11, dp_shard | tp) == 5);
+    CHECK(shape.text() == "pp 2 x dp_shard 3 x tp 2");
+}
+
+TEST_CASE("mesh: groups partition the world, and ranks number each group") {
+    const MeshShape shape{.pp = 2, .dp_replicate = 2, .dp_shard = 1, .cp = 3, .tp = 2};
+    for (unsigned axes : {unsigned(pp), unsigned(tp), dp, fsdp, loss_axes}) {
+        std::set<std::pair<int, int>> seen;
+        for (int rank = 0; rank < shape.ranks(); ++rank) {
+            CHECK(shape.rank_in(rank, axes) < shape.size(axes));
+            CHECK(shape.group_of(rank, axes) < shape.ranks() / shape.size(axes));
+            CHECK(seen.insert({shape.group_of(rank, axes), shape.rank_in(rank, axes)}).second);
+        }
+    }
+}
+
+TEST_CASE("mesh: what is left over goes to dp_shard") {
+    CHECK(resolve_mesh({.dp_shard = -1}, 1).dp_shard == 1);
+    CHECK(resolve_mesh({.dp_shard = -1, .tp = 4}, 24).dp_shard == 6);
+    CHECK(resolve_mesh({.dp_replicate = 2, .dp_shard = 3}, 6).ranks() == 6);
+}
+
+TEST_CASE("mesh: wrong degrees are refused with what would work") {
+    const auto message = [](const MeshShape& degrees, int ranks) -> std::string {
+        try {
+            resolve_mesh(degrees, ranks);
+        } catch (const ConfigError& error) {
+            return error.what();
+        }
+        return "no error";
+    };
+    CHECK(message({.dp_replicate = 4}, 2) ==
+          "the degrees of [parallelism] (dp_replicate 4) need 4 ranks, but 2 were started: start 4");
+    CHECK(message({.dp_shard = 4}, 6) ==
+          "the degrees of [parallelism] (dp_shard 4) need 4 ranks, but 6 were started: start 4; with 6 ranks "
+          "set "
+          "parallelism.data_parallel_shard_degree = 6 (or -1: all that are left over)");
+    CHECK(message({.dp_shard = -1, .tp = 4}, 6) ==
+          "parallelism.data_parallel_shard_degree = -1: 6 ranks cannot be divided by the other degrees (tp "
+          "4, product 4); "
+          "start 4 or 8 ranks");
+    CHECK(message({.dp_shard = -1, .tp = 4}, 3) ==
+          "parallelism.data_parallel_shard_degree = -1: 3 ranks cannot be divided by the other degrees (tp "
+          "4, product 4); "
+          "start 4 ranks");
+    CHECK(message({.tp = 0}, 2) == "parallelism.tensor_parallel_degree = 0: a degree is at least 1");
+    CHECK(message({.dp_shard = -2}, 2) ==
+          "parallelism.data_parallel_shard_degree = -2: a degree is at least 1, or -1 for all ranks that are "
+          "left over");
+}
+
+TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx is missing") {
+    CHECK(pmix_problem("", 1).empty());
+    CHECK(pmix_problem("1", 1).empty());
+    CHECK(pmix_problem("4", 4).empty());
+    CHECK(pmix_problem("4", 1).find("srun --mpi=pmix") != std::string::npos);
+}
