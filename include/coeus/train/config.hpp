@@ -148,22 +148,20 @@ struct Config {
         int64_t load_step = -1;      ///< -1: the newest
         Words exclude_from_loading;
         bool enable_first_step_checkpoint = false;
-        bool create_seed_checkpoint = false;
         bool load_only = false;
     } checkpoint;
 
     struct ActivationCheckpoint {
         std::string mode = "none";  ///< torchtitan's default is selective
         std::string selective_ac_option = "2";
-        Words per_op_sac_force_recompute_mm_shapes_by_fqns = {"moe.router.gate"};
     } activation_checkpoint;
 
     struct Validation {
         bool enable = false;
         std::string dataset = "c4_validation";
-        Words dataset_path;  ///< empty: every 100th window of the training data is held out
-        int64_t local_batch_size = 8;
-        int64_t seq_len = 2048;
+        Words dataset_path;            ///< empty: every 100th window of the training data is held out
+        int64_t local_batch_size = 8;  ///< training.local_batch_size where not given
+        int64_t seq_len = 2048;        ///< training.seq_len where not given
         int64_t freq = 10;
         int64_t steps = -1;  ///< -1: the whole set
         bool enable_classifier_free_guidance = true;
@@ -183,19 +181,11 @@ struct Config {
                 Words filter_fqns;
                 bool emulate = false;
             } float8;
-            struct Mx {
-                std::string recipe_name = "mxfp8_cublas";
-                Words filter_fqns = {"output"};
-            } mx;
         } linear;
         struct GroupedMm {
             struct Float8 {
                 Words fqns;
             } float8;
-            struct Mx {
-                std::string recipe_name = "mxfp8";
-                Words fqns;
-            } mx;
         } grouped_mm;
     } quantize;
 
@@ -213,8 +203,6 @@ struct Config {
         std::string prompts_path;
         int64_t local_batch_size = 2;
     } inference;
-
-    bool operator==(const Config&) const;
 };
 
 /// What the arguments after `coeus train` ask for.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/toml.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <tuple>
+
+namespace coeus {
+
+namespace {
+
+std::string place_of(const toml::source_region& source, const std::string& name) {
+    return fmt::format("{}:{}:{}", name, source.begin.line, source.begin.column);
+}
+
+TomlValue value_of(const toml::node& node, const std::string& key, const std::string& name) {
+    if (const auto* boolean = node.as_boolean()) return {boolean->get()};
+    if (const auto* integer = node.as_integer()) return {integer->get()};
+    if (const auto* real = node.as_floating_point()) return {real->get()};
+    if (const auto* text = node.as_string()) return {text->get()};
+    if (const toml::array* array = node.as_array()) {
+        TomlValue::List list;
+        for (const toml::node& element : *array) list.push_back(value_of(element, key, name));
+        return {std::move(list)};
+    }
+    throw ConfigError("{}: {}: {} is not understood here", place_of(node.source(), name), key,
+                      node.is_table() ? "a table in a list" : "a date or time");
+}
+
+struct Found {
+    toml::source_position position;  // of the key
+    TomlEntry entry;
+};
+
+void flatten(const toml::table& table, const std::string& prefix, const std::string& name,
+             std::vector<Found>& found) {
+    for (const auto& [key, node] : table) {
+        const std::string path = prefix + std::string(key.str());
+        if (const toml::table* inner = node.as_table())
+            flatten(*inner, path + ".", name, found);
+        else
+            found.push_back(
+                {key.source().begin, {path, value_of(node, path, name), place_of(key.source(), name)}});
+    }
+}
+
+std::string quoted(const std::string& text) {
+    std::string q = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            q += {'\\', c};
+        else if (c == '\n')
+            q += "\\n";
+        else if (c == '\t')
+            q += "\\t";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            q += fmt::format("\\u{:04x}", int(c));
+        else
+            q += c;
+    }
+    return q + '"';
+}
+
+std::string real_text(double value) {
+    std::string text = fmt::format("{}", value);  // the shortest text that reads back as the same bits
+    // TOML tells 1.0 from 1
+    if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
+    return text;
+}
+
+}  // namespace
+
+std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name) {
+    std::vector<Found> found;
+    try {
+        flatten(toml::parse(text, name), "", name, found);
+    } catch (const toml::parse_error& error) {
+        throw ConfigError("{}: not valid TOML: {}", place_of(error.source(), name), error.description());
+    }
+    // toml++ sorts by key; messages should come in the order of the file
+    std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+        return std::tie(a.position.line, a.position.column) < std::tie(b.position.line, b.position.column);
+    });
+    std::vector<TomlEntry> entries;
+    for (Found& f : found) entries.push_back(std::move(f.entry));
+    return entries;
+}
+
+std::vector<TomlEntry> read_toml(const std::filesystem::path& file) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file, ignored))
+        throw ConfigError("{}: cannot be read: it is a folder", file.string());
+    std::ifstream in(file, std::ios::binary);
+    if (!in) throw ConfigError("{}: cannot be read: {}", file.string(), errno_text(errno));
+    std::stringstream text;
+    text << in.rdbuf();
+    return parse_toml(text.str(), file.string());
+}
+
+std::string toml_text(const TomlValue& value) {
+    if (const bool* boolean = value.as<bool>()) return *boolean ? "true" : "false";
+    if (const int64_t* integer = value.as<int64_t>()) return fmt::format("{}", *integer);
+    if (const double* real = value.as<double>()) return real_text(*real);
+    if (const std::string* text = value.as<std::string>()) return quoted(*text);
+    std::vector<std::string> parts;
+    for (const TomlValue& element : *value.as<TomlValue::List>()) parts.push_back(toml_text(element));
+    return "[" + join(parts, ", ") + "]";
+}
+
+}  // namespace coeus

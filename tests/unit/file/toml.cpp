@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/toml.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+
+using namespace coeus;
+using Catch::Contains;
+
+TEST_CASE("TOML becomes a flat list in the order of the file, with places") {
+    const auto entries = parse_toml(
+        "include = \"base.toml\"\n"
+        "[training]\n"
+        "  steps = 1_000\n"
+        "  lr = 1e-3\n"
+        "[a.b]\n"
+        "on = true\n"
+        "words = [\"x\", \"y\"]\n"
+        "nested = [[1], [2, 3]]\n",
+        "deck.toml");
+    REQUIRE(entries.size() == 6);
+    CHECK(entries[0].key == "include");
+    CHECK(entries[0].place == "deck.toml:1:1");
+    CHECK(entries[1].key == "training.steps");
+    CHECK(entries[1].value == TomlValue{int64_t(1000)});
+    CHECK(entries[1].place == "deck.toml:3:3");
+    CHECK(entries[2].value == TomlValue{1e-3});
+    CHECK(entries[3].key == "a.b.on");
+    CHECK(entries[3].value == TomlValue{true});
+    CHECK(toml_text(entries[4].value) == "[\"x\", \"y\"]");
+    CHECK(toml_text(entries[5].value) == "[[1], [2, 3]]");
+    CHECK(parse_toml("", "empty.toml").empty());
+    CHECK(parse_toml("[only_a_section]\n", "x").empty());
+}
+
+TEST_CASE("Errors of TOML files name file, line and column") {
+    CHECK_THROWS_WITH(parse_toml("[training]\nsteps = \n", "deck.toml"),
+                      Contains("deck.toml:2:") && Contains("not valid TOML"));
+    CHECK_THROWS_WITH(parse_toml("a = 1\na = 2\n", "deck.toml"), Contains("deck.toml:2:"));
+    CHECK_THROWS_WITH(parse_toml("[training]\nwhen = 2024-01-01\n", "deck.toml"),
+                      "deck.toml:2:8: training.when: a date or time is not understood here");
+    CHECK_THROWS_WITH(parse_toml("[[groups]]\nlr = 1\n", "deck.toml"),
+                      Contains("groups: a table in a list is not understood here"));
+    CHECK_THROWS_AS(parse_toml("\x89HDF\r\n\x1a\n\x00\x01", "x.h5"), ConfigError);  // a foreign file
+    const test::TemporaryFolder folder;
+    const auto absent = (folder / "absent.toml").string();
+    CHECK_THROWS_WITH(read_toml(absent), absent + ": cannot be read: No such file or directory");
+    CHECK_THROWS_WITH(read_toml(folder.path()), Contains("it is a folder"));
+    test::write_file(folder / "cut.toml", "[training]\nsteps = 10\n[che");
+    CHECK_THROWS_WITH(read_toml(folder / "cut.toml"), Contains("cut.toml:3:"));
+}
+
+TEST_CASE("Values written as TOML read back as the same values") {
+    const std::vector<TomlValue> values = {
+        {true},
+        {int64_t(-7)},
+        {std::numeric_limits<int64_t>::min()},
+        {1.0},
+        {0.1},
+        {8e-4},
+        {1e300},
+        {5e-324},
+        {std::numeric_limits<double>::infinity()},
+        {std::string("plain")},
+        {std::string("a \"quoted\" \\ back\nline\ttab \x01 \x7f caf\xc3\xa9")},
+        {TomlValue::List{}},
+        {TomlValue::List{{std::string("a,b")}, {std::string("")}}},
+    };
+    for (const TomlValue& value : values) {
+        const auto entries = parse_toml("x = " + toml_text(value), "x");
+        REQUIRE(entries.size() == 1);
+        CHECK(entries[0].value == value);
+    }
+}
