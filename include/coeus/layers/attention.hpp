@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grouped-query causal self-attention with rotary positions (Vaswani et al. 2017; Ainslie et al. 2023; Su et
+// al. 2021).
+#pragma once
+
+#include "coeus/layers/linear.hpp"
+#include "coeus/layers/rope_table.hpp"
+
+namespace coeus {
+
+struct AttentionConfig {
+    int64_t heads = 1, kv_heads = 1, head_dim = 1;
+    RopeLayout rope_layout = RopeLayout::interleaved;
+};
+
+class Attention {
+public:
+    /// `wqkv`: [wq; wk; wv] by rows, [(H + 2K) d, D]; `wo`: [D, H d]. The table outlives the layer.
+    Attention(const Storage& wqkv, const Storage& wo, const AttentionConfig& config, const RopeTable& rope)
+        : wqkv_(wqkv), wo_(wo), config_(config), rope_(&rope) {}
+
+    /// [T, D] -> residual + attention, [T, D], kept.
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
+    /// dy [T, D] -> gradient of x, [T, D], in temp.
+    Tensor backward(Ctx& c, Tensor dy) const;
+
+private:
+    AttentionShape shape(const Batch& batch) const;
+    Linear wqkv_, wo_;
+    AttentionConfig config_;
+    const RopeTable* rope_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ctx: what a layer may touch while it runs one micro-batch. References only.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/layers/frame.hpp"
+
+namespace coeus {
+
+/// One micro-batch of this rank. T = sequences * seq_len, sequence after sequence.
+struct Batch {
+    int64_t sequences = 0, seq_len = 0;
+    Tensor tokens;     ///< i32[T]
+    Tensor labels;     ///< i32[T], -100 where there is none; absent in generation
+    Tensor positions;  ///< i32[T], position of each token for RoPE
+    Tensor
+        document_start;  ///< i32[T], first index in its sequence that a token may see; absent: all before it
+
+    int64_t count() const { return sequences * seq_len; }
+};
+
+struct Ctx {
+    Exec& exec;
+    const Kernels& k;
+    Frame& frame;
+    Arena& temp;  ///< for tensors that end within a layer; a Scope rewinds it
+    const Batch& batch;
+    StepScalars& scalars;
+};
+
+/// What flows between blocks, and what a pipeline stage would send: one to four tensors.
+struct Flow {
+    std::array<Tensor, 4> tensors;
+    int count = 0;
+
+    Flow() = default;
+    Flow(Tensor hidden)
+        : tensors{hidden}, count(1) {}  // NOLINT: implicit; a decoder has just the hidden state
+    /// [T, D] of a decoder.
+    Tensor hidden() const { return tensors[0]; }
+};
+
+}  // namespace coeus

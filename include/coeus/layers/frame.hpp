@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frame: what one micro-batch keeps between its forward and its backward: an arena and a stack of tensors.
+#pragma once
+
+#include "coeus/device/arena.hpp"
+#include "coeus/state/storage.hpp"
+
+#include <vector>
+
+namespace coeus {
+
+struct Ctx;
+
+/// dW += dy^T x, asked for by a linear layer.
+struct WeightGradient {
+    const Storage* storage;
+    Tensor x;   ///< [T, I]
+    Tensor dy;  ///< [T, O]
+};
+
+class Frame {
+public:
+    /// Measures only (the planning run).
+    Frame() = default;
+    /// `bytes` and `entries` as the planning run measured them, so that nothing is allocated later.
+    Frame(int64_t bytes, size_t entries);
+
+    /// Memory that lives until the frame is rewound: results and whatever the backward needs.
+    Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }
+    /// `owner` is the layer; backward pops exactly what forward pushed, in reverse, which debug builds check.
+    void push(const void* owner, Tensor tensor);
+    Tensor pop(const void* owner);
+
+    /// The one door of weight gradients: run now, or dropped where the parameter is frozen.
+    void later(Ctx& c, const WeightGradient& gradient);
+
+    struct Mark {
+        int64_t bytes;
+        size_t entries;
+    };
+    Mark mark() const { return {memory_.mark(), kept_.size()}; }
+    void rewind(const Mark& mark);
+
+    int64_t peak_bytes() const { return memory_.peak(); }
+    size_t peak_entries() const { return peak_entries_; }
+
+private:
+    struct Kept {
+        const void* owner;
+        Tensor tensor;
+    };
+    Arena memory_;
+    std::vector<Kept> kept_;
+    size_t peak_entries_ = 0;
+};
+
+}  // namespace coeus

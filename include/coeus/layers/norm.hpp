@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms over the last dimension: RMSNorm (Zhang and Sennrich 2019) and LayerNorm (Ba et al. 2016) with and
+// without a weight, never with a bias.
+#pragma once
+
+#include "coeus/layers/context.hpp"
+
+#include <memory>
+#include <string>
+
+namespace coeus {
+
+class Norm {
+public:
+    virtual ~Norm() = default;
+    /// [T, D] -> [T, D], kept.
+    virtual Tensor forward(Ctx& c, Tensor x) const = 0;
+    /// dx = plus + J^T dy, in the memory of `plus` (the gradient that came by the residual path), or of dy
+    /// where absent.
+    virtual Tensor backward(Ctx& c, Tensor dy, Tensor plus) const = 0;
+};
+
+class RmsNorm : public Norm {
+public:
+    RmsNorm(const Storage& weight, double eps) : weight_(&weight), eps_(eps) {}
+    Tensor forward(Ctx& c, Tensor x) const override;
+    Tensor backward(Ctx& c, Tensor dy, Tensor plus) const override;
+
+private:
+    const Storage* weight_;
+    double eps_;
+};
+
+class LayerNorm : public Norm {
+public:
+    /// `weight` null: the variant without parameters.
+    LayerNorm(const Storage* weight, double eps) : weight_(weight), eps_(eps) {}
+    Tensor forward(Ctx& c, Tensor x) const override;
+    Tensor backward(Ctx& c, Tensor dy, Tensor plus) const override;
+
+private:
+    const Storage* weight_;
+    double eps_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/frame.hpp"
+
+#include "coeus/layers/context.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+Frame::Frame(int64_t bytes, size_t entries) : memory_(bytes, "activations") {
+    kept_.reserve(entries);
+}
+
+void Frame::push(const void* owner, Tensor tensor) {
+    kept_.push_back({owner, tensor});
+    peak_entries_ = std::max(peak_entries_, kept_.size());
+}
+
+Tensor Frame::pop(const void* owner) {
+    require(!kept_.empty(), "a backward pops more than its forward pushed");
+#ifdef COEUS_DEBUG
+    require(kept_.back().owner == owner, "a backward pops what another layer's forward pushed");
+#else
+    (void)owner;
+#endif
+    const Tensor tensor = kept_.back().tensor;
+    kept_.pop_back();
+    return tensor;
+}
+
+void Frame::later(Ctx& c, const WeightGradient& gradient) {
+    if (!gradient.storage->trainable()) return;
+    const Tensor g = gradient.storage->g;
+    c.k.gemm(c.exec, g, transposed(gradient.dy), gradient.x, g);
+}
+
+void Frame::rewind(const Mark& mark) {
+    memory_.rewind(mark.bytes);
+    kept_.resize(std::min(kept_.size(), mark.entries));
+}
+
+}  // namespace coeus

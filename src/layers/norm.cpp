@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/norm.hpp"
+
+namespace coeus {
+
+namespace {
+
+Dtype statistics_type(Tensor x) {
+    return x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+}
+
+}  // namespace
+
+Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
+    Tensor y = c.frame.keep(x.dtype, x.shape);
+    Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
+    c.frame.push(this, x);
+    c.frame.push(this, rstd);
+    return y;
+}
+
+Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
+    const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
+    Tensor dx = plus ? plus : dy;
+    c.k.rms_norm_backward(c.exec, dx, weight_->g, dy, plus, x, rstd, weight_->w);
+    return dx;
+}
+
+Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
+    Tensor y = c.frame.keep(x.dtype, x.shape);
+    Tensor mean = c.frame.keep(statistics_type(x), {x.rows()});
+    Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
+    c.frame.push(this, x);
+    c.frame.push(this, mean);
+    c.frame.push(this, rstd);
+    return y;
+}
+
+Tensor LayerNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
+    const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
+    Tensor dx = plus ? plus : dy;
+    c.k.layer_norm_backward(c.exec, dx, weight_ ? weight_->g : Tensor{}, dy, plus, x, mean, rstd,
+                            weight_ ? weight_->w : Tensor{});
+    return dx;
+}
+
+}  // namespace coeus
