@@ -5,12 +5,8 @@
 #include "coeus/file/hdf5.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "hdf5_error.hpp"
-
-#include <unistd.h>
-
-#include <cerrno>
-#include <filesystem>
 
 namespace coeus::hdf5 {
 
@@ -48,11 +44,7 @@ std::string joined(const std::string& group, const std::string& path) {
 
 File File::open_existing(const std::string& path, bool writable) {
     be_quiet();
-    std::error_code status;
-    if (!std::filesystem::exists(path, status)) throw ConfigError("{}: there is no such file", path);
-    if (std::filesystem::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
-    if (access(path.c_str(), writable ? R_OK | W_OK : R_OK) != 0)
-        throw ConfigError("{}: cannot be {}: {}", path, writable ? "written" : "read", errno_text(errno));
+    require_file(path, writable);
     if (H5Fis_hdf5(path.c_str()) <= 0) throw ConfigError("{} is not an HDF5 file", path);
     const Handle list = file_access(path);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);

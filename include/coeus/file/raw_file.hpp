@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files as bytes: positioned reads and writes, memory maps, and the step that makes a finished file visible
+// under its name. Errors carry the path and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace coeus {
+
+/// ConfigError where the path is absent, a folder, or not readable (`writable`: nor writable) by this user.
+void require_file(const std::string& path, bool writable = false);
+
+/// An open file. Reads and writes name a position, so threads and processes may share one file.
+class RawFile {
+public:
+    /// For reading. ConfigError where require_file says so.
+    static RawFile open(const std::string& path);
+    /// An existing file for reading and writing.
+    static RawFile open_for_update(const std::string& path);
+    /// A new file, over any old one. SystemError where it cannot be made.
+    static RawFile create(const std::string& path);
+    ~RawFile();
+    RawFile(RawFile&& other) noexcept;
+    RawFile& operator=(RawFile&& other) noexcept;
+
+    const std::string& path() const { return path_; }
+    int64_t size() const;
+    /// Reads or writes everything, or throws SystemError.
+    void read(void* to, int64_t bytes, int64_t offset) const;
+    void write(const void* from, int64_t bytes, int64_t offset);
+    /// Reserves space for [0, bytes), so that a full disk is noticed before the first write; file systems
+    /// that cannot reserve are left alone.
+    void reserve(int64_t bytes);
+    /// Returns when the content is on the disk.
+    void sync();
+
+private:
+    RawFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+    int descriptor_ = -1;
+    std::string path_;
+};
+
+/// A whole file in memory, read only, pages fetched when touched.
+class MappedFile {
+public:
+    /// ConfigError where require_file says so; an empty file gives no bytes.
+    explicit MappedFile(const std::string& path);
+    ~MappedFile();
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+
+    const std::string& path() const { return path_; }
+    std::span<const std::byte> bytes() const { return bytes_; }
+
+private:
+    std::string path_;
+    std::span<const std::byte> bytes_;
+};
+
+/// Renames a complete, synced file to its final name and makes the name itself durable.
+void publish_file(const std::string& part, const std::string& final_path);
+
+/// Bytes that this user may still write in the file system of an existing folder.
+int64_t free_bytes(const std::string& folder);
+
+}  // namespace coeus

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/raw_file.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what,
+                       std::source_location where = std::source_location::current()) {
+    throw SystemError(fmt::format("{} {}: {}", path, what, errno_text(errno)), where);
+}
+
+constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux moves at most 2 GiB - 4 KiB in a call
+
+}  // namespace
+
+void require_file(const std::string& path, bool writable) {
+    std::error_code status;
+    if (!fs::exists(path, status)) throw ConfigError("{}: there is no such file", path);
+    if (fs::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
+    if (access(path.c_str(), R_OK) != 0) throw ConfigError("{} cannot be read: {}", path, errno_text(errno));
+    if (writable && access(path.c_str(), W_OK) != 0)
+        throw ConfigError("{} cannot be written: {}", path, errno_text(errno));
+}
+
+RawFile RawFile::open(const std::string& path) {
+    require_file(path);
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) fail(path, "cannot be opened");
+    return {descriptor, path};
+}
+
+RawFile RawFile::open_for_update(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (descriptor < 0) fail(path, "cannot be opened for writing");
+    return {descriptor, path};
+}
+
+RawFile RawFile::create(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail(path, "cannot be made");
+    return {descriptor, path};
+}
+
+RawFile::~RawFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+RawFile::RawFile(RawFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+RawFile& RawFile::operator=(RawFile&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(path_, other.path_);
+    return *this;
+}
+
+int64_t RawFile::size() const {
+    struct stat status;
+    if (fstat(descriptor_, &status) != 0) fail(path_, "has no size");
+    return status.st_size;
+}
+
+void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
+    auto* next = static_cast<char*>(to);
+    while (bytes > 0) {
+        const ssize_t moved = pread(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0) fail(path_, "cannot be read");
+        if (moved == 0) throw SystemError(fmt::format("{} ends before byte {}", path_, offset + bytes));
+        next += moved, offset += moved, bytes -= moved;
+    }
+}
+
+void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
+    const auto* next = static_cast<const char*>(from);
+    while (bytes > 0) {
+        const ssize_t moved = pwrite(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0) fail(path_, "cannot be written");
+        next += moved, offset += moved, bytes -= moved;
+    }
+}
+
+void RawFile::reserve(int64_t bytes) {
+    if (bytes <= 0) return;
+    while (fallocate(descriptor_, 0, 0, bytes) != 0) {
+        if (errno == EINTR) continue;
+        if (errno == EOPNOTSUPP || errno == ENOSYS) return;
+        fail(path_, "cannot be written");
+    }
+}
+
+void RawFile::sync() {
+    if (fsync(descriptor_) != 0) fail(path_, "cannot be written to the disk");
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+    require_file(path);
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) fail(path, "cannot be opened");
+    struct stat status;
+    if (fstat(descriptor, &status) == 0 && status.st_size > 0) {
+        const auto size = size_t(status.st_size);
+        void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (start == MAP_FAILED) {
+            const int reason = errno;
+            ::close(descriptor);
+            errno = reason;
+            fail(path, "cannot be mapped");
+        }
+        bytes_ = {static_cast<const std::byte*>(start), size};
+    }
+    ::close(descriptor);
+}
+
+MappedFile::~MappedFile() {
+    if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+void publish_file(const std::string& part, const std::string& final_path) {
+    if (rename(part.c_str(), final_path.c_str()) != 0)
+        fail(part, ("cannot be renamed to " + final_path).c_str());
+    const fs::path parent = fs::path(final_path).parent_path();
+    const std::string folder = parent.empty() ? "." : parent.string();
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) fail(folder, "cannot be opened");
+    // some network file systems refuse to sync a folder; the rename stands all the same
+    const bool failed = fsync(descriptor) != 0 && errno != EINVAL && errno != EBADF;
+    const int reason = errno;
+    ::close(descriptor);
+    errno = reason;
+    if (failed) fail(folder, "cannot be written to the disk");
+}
+
+int64_t free_bytes(const std::string& folder) {
+    struct statvfs status;
+    if (statvfs(folder.c_str(), &status) != 0) fail(folder, "has no file system that answers");
+    return int64_t(status.f_bavail) * int64_t(status.f_frsize);
+}
+
+}  // namespace coeus

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/hash.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+
+TEST_CASE("XXH3 gives its published values", "[hash]") {
+    // XXH3_64bits of nothing, of xxHash's own sanity check table (seed 0)
+    CHECK(hash_text(hash_of("")) == "2d06800538d394c2");
+    CHECK(hash_text(hash_of("a")) == "e6c632b61e964e1f");
+    CHECK(hash_text(hash_of("abc")) == "78af5f94892f3950");
+}
+
+TEST_CASE("the borders of pieces do not change a hash", "[hash]") {
+    std::string bytes(100000, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i * i >> 3);
+    for (size_t piece : {1, 7, 240, 4096, 99999}) {
+        Hasher hasher;
+        for (size_t at = 0; at < bytes.size(); at += piece)
+            hasher.update(std::string_view(bytes).substr(at, piece));
+        CHECK(hasher.digest() == hash_of(bytes));
+    }
+}
+
+TEST_CASE("a file's hash is its content's", "[hash]") {
+    const test::TemporaryFolder folder;
+    for (size_t size : {size_t(0), size_t(1), (size_t(1) << 20) + 1}) {
+        const std::string content(size, 'x');
+        test::write_file(folder / "x", content);
+        CHECK(hash_of_file(folder / "x") == hash_of(content));
+    }
+    CHECK_THROWS_AS(hash_of_file(folder / "no"), ConfigError);
+}
