@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/safetensors.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::pair<const char*, Dtype> dtypes[] = {
+    {"F64", Dtype::f64}, {"F32", Dtype::f32}, {"F16", Dtype::f16}, {"BF16", Dtype::bf16},
+    {"I64", Dtype::i64}, {"I32", Dtype::i32}, {"U8", Dtype::u8}};
+
+constexpr int64_t longest_header = 100'000'000;  // the limit of the format's own library
+
+Dtype parse_dtype(const JsonView& value) {
+    for (const auto& [text, dtype] : dtypes)
+        if (value.string() == text) return dtype;
+    value.reject("must be one of F64, F32, F16, BF16, I64, I32, U8");
+}
+
+Shape parse_shape(const JsonView& value) {
+    const std::vector<int64_t> extents = value.integers();
+    if (extents.size() > 4) value.reject("must have at most 4 extents");
+    Shape shape;
+    int64_t count = 1;
+    for (int64_t extent : extents) {
+        // 8 bytes an element must not overflow either
+        if (extent < 0 || (extent > 0 && count > std::numeric_limits<int64_t>::max() / 8 / extent))
+            value.reject("must have extents that are not negative and a product that can exist");
+        count *= std::max(extent, int64_t(1));
+        shape[shape.rank++] = extent;
+    }
+    return shape;
+}
+
+/// The length of the header, checked against the file.
+int64_t header_length(const MappedFile& file) {
+    const auto bytes = file.bytes();
+    const auto size = int64_t(bytes.size());
+    if (size < 8)
+        throw ConfigError("{} is not a safetensors file, or truncated: it has only {} bytes", file.path(),
+                          size);
+    uint64_t length;
+    std::memcpy(&length, bytes.data(), 8);
+    const bool looks_right =
+        length >= 2 && length <= uint64_t(longest_header) && (size == 8 || bytes[8] == std::byte('{'));
+    if (!looks_right) throw ConfigError("{} is not a safetensors file", file.path());
+    if (int64_t(length) > size - 8)
+        throw ConfigError("{} is truncated: its header needs {} bytes, the file has {}", file.path(),
+                          with_commas(int64_t(length) + 8), with_commas(size));
+    return int64_t(length);
+}
+
+struct Place {
+    int64_t begin, end;
+    std::string name;
+};
+
+/// Tensors must lie one after the other, from the end of the header to the end of the file.
+void check_places(const std::string& path, std::vector<Place> places, int64_t data_bytes) {
+    std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+        return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    int64_t end = 0;
+    std::string before = "the header";
+    for (const Place& place : places) {
+        if (place.begin < end) throw ConfigError("{}: tensor '{}' overlaps {}", path, place.name, before);
+        if (place.begin > end)
+            throw ConfigError("{}: there is a gap between {} and tensor '{}'", path, before, place.name);
+        end = place.end;
+        before = "tensor '" + place.name + "'";
+        if (end > data_bytes)
+            throw ConfigError("{} is truncated: tensor '{}' needs {} bytes more", path, place.name,
+                              with_commas(end - data_bytes));
+    }
+    if (end < data_bytes)
+        throw ConfigError("{} has {} bytes that belong to no tensor", path, with_commas(data_bytes - end));
+}
+
+}  // namespace
+
+void Safetensors::add_file(const std::string& path) {
+    MappedFile file(path);
+    const int64_t length = header_length(file);
+    const auto* text = reinterpret_cast<const char*>(file.bytes().data()) + 8;
+    const std::byte* data = file.bytes().data() + 8 + length;
+    const JsonDocument header = JsonDocument::parse(std::string_view(text, size_t(length)), path);
+    std::vector<Place> places;
+    for (const auto& [name, value] : header.root().items()) {
+        if (name == "__metadata__") continue;
+        const Dtype dtype = parse_dtype(value["dtype"]);
+        const Shape shape = parse_shape(value["shape"]);
+        const std::vector<int64_t> offsets = value["data_offsets"].integers();
+        if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0])
+            value["data_offsets"].reject("must be two positions, the first not after the second");
+        if (offsets[1] - offsets[0] != shape.count() * size_of(dtype))
+            throw ConfigError(
+                "{}: tensor '{}' of shape {} and dtype {} needs {} bytes, but its data_offsets hold {}", path,
+                name, shape.text(), name_of(dtype), with_commas(shape.count() * size_of(dtype)),
+                with_commas(offsets[1] - offsets[0]));
+        if (entries_.contains(name)) throw ConfigError("{}: tensor '{}' appears twice", path, name);
+        places.push_back({offsets[0], offsets[1], name});
+        entries_.emplace(name, Entry{dtype, shape, files_.size(), data + offsets[0]});
+    }
+    check_places(path, std::move(places), int64_t(file.bytes().size()) - 8 - length);
+    files_.push_back(std::move(file));
+}
+
+void Safetensors::add_index(const std::string& path) {
+    const JsonDocument index = JsonDocument::read(path);
+    const fs::path folder = fs::path(path).parent_path();
+    std::set<std::string> opened;
+    const JsonView map = index.root()["weight_map"];
+    for (const auto& [name, value] : map.items())
+        if (opened.insert(value.string()).second) add_file((folder / value.string()).string());
+    for (const auto& [name, value] : map.items()) {
+        const std::string file = (folder / value.string()).string();
+        const auto found = entries_.find(name);
+        if (found == entries_.end() || files_[found->second.file].path() != file)
+            throw ConfigError("{} names tensor '{}' in {}, which does not hold it", path, name, file);
+    }
+}
+
+Safetensors Safetensors::open(const std::string& path) {
+    Safetensors all;
+    all.path_ = path;
+    std::error_code status;
+    const fs::path folder = path;
+    if (!fs::is_directory(folder, status)) {
+        folder.extension() == ".json" ? all.add_index(path) : all.add_file(path);
+    } else if (fs::exists(folder / "model.safetensors", status)) {
+        all.add_file((folder / "model.safetensors").string());
+    } else if (fs::exists(folder / "model.safetensors.index.json", status)) {
+        all.add_index((folder / "model.safetensors.index.json").string());
+    } else {
+        throw ConfigError("{} has neither model.safetensors nor model.safetensors.index.json", path);
+    }
+    return all;
+}
+
+std::vector<std::string> Safetensors::names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, entry] : entries_) all.push_back(name);
+    return all;
+}
+
+const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found != entries_.end()) return found->second;
+    const std::string near = nearest_name(name, names());
+    throw ConfigError("{} has no tensor '{}'{}", path_, name,
+                      near.empty() ? "" : "; the nearest name there is '" + near + "'");
+}
+
+namespace {
+
+// one element between types: floats through float (double to double stays exact), integers through int64
+template <class To, class From>
+To converted(From value) {
+    if constexpr (std::is_same_v<To, From>)
+        return value;
+    else if constexpr (std::is_same_v<From, f16>)
+        return converted<To>(to_float(value));
+    else if constexpr (std::is_same_v<From, bf16>)
+        return converted<To>(float(value));
+    else if constexpr (std::is_same_v<To, f16>)
+        return to_f16(float(value));
+    else if constexpr (std::is_same_v<To, bf16>)
+        return bf16(float(value));
+    else
+        return To(value);
+}
+
+template <class To, class From>
+void convert(Tensor out, const std::byte* data) {
+    To* to = out.as<To>();
+    const int64_t count = out.count();
+    if constexpr (std::is_same_v<To, From>) {
+        std::memcpy(to, data, size_t(count) * sizeof(To));
+        return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        From value;
+        std::memcpy(&value, data + i * int64_t(sizeof(From)), sizeof value);
+        to[i] = converted<To>(value);
+    }
+}
+
+template <class From>
+bool convert_float(Tensor out, const std::byte* data) {
+    switch (out.dtype) {
+        case Dtype::f64: return convert<double, From>(out, data), true;
+        case Dtype::f32: return convert<float, From>(out, data), true;
+        case Dtype::f16: return convert<f16, From>(out, data), true;
+        case Dtype::bf16: return convert<bf16, From>(out, data), true;
+        default: return false;
+    }
+}
+
+template <class From>
+bool convert_integer(Tensor out, const std::byte* data) {
+    switch (out.dtype) {
+        case Dtype::i64: return convert<int64_t, From>(out, data), true;
+        case Dtype::i32: return convert<int32_t, From>(out, data), true;
+        case Dtype::u8: return convert<uint8_t, From>(out, data), true;
+        default: return false;
+    }
+}
+
+bool convert_any(Dtype stored, Tensor out, const std::byte* data) {
+    switch (stored) {
+        case Dtype::f64: return convert_float<double>(out, data);
+        case Dtype::f32: return convert_float<float>(out, data);
+        case Dtype::f16: return convert_float<f16>(out, data);
+        case Dtype::bf16: return convert_float<bf16>(out, data);
+        case Dtype::i64: return convert_integer<int64_t>(out, data);
+        case Dtype::i32: return convert_integer<int32_t>(out, data);
+        case Dtype::u8: return convert_integer<uint8_t>(out, data);
+        default: return false;
+    }
+}
+
+}  // namespace
+
+void Safetensors::read(const std::string& name, Tensor out, int64_t first) const {
+    const Entry& from = entry(name);
+    require(out.dense() && first >= 0 && first + out.count() <= from.shape.count(),
+            "a read beyond the tensor");
+    if (!convert_any(from.dtype, out, from.data + first * size_of(from.dtype)))
+        throw ConfigError("{}: tensor '{}' holds {}, where {} is expected", files_[from.file].path(), name,
+                          name_of(from.dtype), name_of(out.dtype));
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+    Json header = Json::object();
+    if (!metadata.empty()) {
+        Json texts = Json::object();
+        for (const auto& [key, text] : metadata) texts.set(key, text);
+        header.set("__metadata__", std::move(texts));
+    }
+    int64_t offset = 0;
+    for (const auto& [name, tensor] : tensors) {
+        const auto* known = std::find_if(std::begin(dtypes), std::end(dtypes),
+                                         [&](const auto& pair) { return pair.second == tensor.dtype; });
+        require(known != std::end(dtypes) && tensor.dense(), "a tensor that safetensors files cannot hold");
+        Json shape = Json::array();
+        for (int i = 0; i < tensor.shape.rank; ++i) shape.push(tensor.shape[i]);
+        Json entry = Json::object();
+        entry.set("dtype", known->first).set("shape", std::move(shape));
+        entry.set("data_offsets", std::vector<int64_t>{offset, offset + tensor.bytes()});
+        header.set(name, std::move(entry));
+        offset += tensor.bytes();
+    }
+    std::string text = header.text();
+    text.resize(size_t(round_up(int64_t(text.size()), 8)), ' ');  // elements begin at a multiple of 8
+    const auto length = uint64_t(text.size());
+    const std::string part = path + ".part";
+    RawFile file = RawFile::create(part);
+    file.write(&length, 8, 0);
+    file.write(text.data(), int64_t(length), 8);
+    int64_t position = 8 + int64_t(length);
+    for (const auto& [name, tensor] : tensors) {
+        file.write(tensor.data, tensor.bytes(), position);
+        position += tensor.bytes();
+    }
+    file.sync();
+    publish_file(part, path);
+}
+
+}  // namespace coeus
