@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes and constants of a decoder-only model, and what follows from them by arithmetic.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/layers/rope_table.hpp"
+
+#include <string>
+
+namespace coeus {
+
+/// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
+enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
+
+struct DecoderConfig {
+    std::string family;  ///< "llama3"
+    std::string flavor;  ///< "8B"
+    int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn_hidden = 0, vocab = 0;
+    double rope_theta = 10000;
+    std::optional<RopeScaling> rope_scaling;
+    RopeLayout rope_layout = RopeLayout::interleaved;
+    double norm_eps = 1e-5;
+    NormType norm_type = NormType::rms_norm;
+    bool tied = false;  ///< the output projection is the embedding's table
+    int64_t max_seq_len = 131072;
+
+    /// ConfigError naming the field, the rule and the nearest valid value.
+    void validate() const;
+    /// Elements of all parameters; a tied matrix counts once.
+    int64_t parameters() const;
+    /// Of forward and backward: 6 (N - N_embedding) + 6 L H 2d S; a tied table does its work as the output,
+    /// so that N is not reduced. Causality and recomputation are not counted (torchtitan's rule).
+    double flops_per_token(int64_t seq_len) const;
+};
+
+/// FFN width of Llama: round_up(multiplier * int(8 dim / 3), multiple_of).
+int64_t llama_ffn_hidden(int64_t dim, double multiplier, int64_t multiple_of);
+
+}  // namespace coeus

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, shapes and initial values of the parameters of a dense decoder (Llama; torchtitan's names and
+// rules).
+#include "coeus/models/decoder.hpp"
+
+#include <cmath>
+
+namespace coeus {
+
+namespace {
+
+std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name,
+                                const DecoderConfig& config) {
+    if (config.norm_type == NormType::np_layer_norm)
+        return std::make_unique<LayerNorm>(nullptr, config.norm_eps);
+    const Storage& weight = parameters.add({.name = name + ".weight",
+                                            .shape = {config.dim},
+                                            .init = Init::ones(),
+                                            .shard = {.tp = Split::partial}});
+    if (config.norm_type == NormType::layer_norm)
+        return std::make_unique<LayerNorm>(&weight, config.norm_eps);
+    return std::make_unique<RmsNorm>(weight, config.norm_eps);
+}
+
+std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const DecoderConfig& m,
+                                  const RopeTable& rope) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    const Init plain = Init::normal(0.02);
+    const Init scaled = Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));  // grows tamer with depth
+    const auto weight = [&](const char* name, int64_t rows, int64_t cols, const Init& init, Split split) {
+        return Param{
+            .name = prefix + name + ".weight", .shape = {rows, cols}, .init = init, .shard = {.tp = split}};
+    };
+    const int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
+
+    auto attention_norm = make_norm(parameters, prefix + "attention_norm", m);
+    const Storage& wqkv = parameters.add({weight("attention.wq", q, m.dim, plain, Split::rows),
+                                          weight("attention.wk", kv, m.dim, plain, Split::rows),
+                                          weight("attention.wv", kv, m.dim, plain, Split::rows)});
+    const Storage& wo = parameters.add(weight("attention.wo", m.dim, q, scaled, Split::cols));
+    auto ffn_norm = make_norm(parameters, prefix + "ffn_norm", m);
+    const Storage& w13 =
+        parameters.add({weight("feed_forward.w1", m.ffn_hidden, m.dim, plain, Split::rows),
+                        weight("feed_forward.w3", m.ffn_hidden, m.dim, scaled, Split::rows)});
+    const Storage& w2 = parameters.add(weight("feed_forward.w2", m.dim, m.ffn_hidden, scaled, Split::cols));
+
+    const AttentionConfig attention = {
+        .heads = m.heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim, .rope_layout = m.rope_layout};
+    return std::make_unique<DenseBlock>(std::move(attention_norm), Attention(wqkv, wo, attention, rope),
+                                        std::move(ffn_norm), FeedForward(w13, w2));
+}
+
+}  // namespace
+
+Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions)
+    : config_(config),
+      parameters_(types),
+      rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
+    const double output_std = 1 / std::sqrt(double(config.dim));
+    const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
+    // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
+    // ln(vocabulary)
+    const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
+                                            .shape = {config.vocab, config.dim},
+                                            .init = config.tied ? output_init : Init::normal(1),
+                                            .shard = {.tp = Split::rows}});
+    embedding_ = std::make_unique<Embedding>(table);
+    for (int64_t layer = 0; layer < config.layers; ++layer)
+        blocks_.push_back(make_block(parameters_, layer, config, rope_));
+    auto norm = make_norm(parameters_, "norm", config);
+    const Storage& output = config.tied ? table
+                                        : parameters_.add({.name = "output.weight",
+                                                           .shape = {config.vocab, config.dim},
+                                                           .init = output_init,
+                                                           .shard = {.tp = Split::rows}});
+    head_ = std::make_unique<LossHead>(std::move(norm), output);
+}
+
+}  // namespace coeus
