@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU of this rank: how many threads, on which cores. hwloc stays in cpu.cpp.
+#pragma once
+
+#include <string>
+
+namespace coeus {
+
+struct CpuShare {
+    int cores = 1;    ///< physical cores this process may run on
+    int threads = 1;  ///< OpenMP threads this rank should use
+    int first_core =
+        -1;  ///< first of this rank's own cores; -1: not pinned, the ranks share or something else bound it
+    std::string reason;  ///< why so many: "2 cores / 1 rank", "OMP_NUM_THREADS"
+};
+
+/// Threads for one of `local_size` ranks on this host: `wanted` if > 0 (the deck), else OMP_NUM_THREADS, else
+/// the cores this process is bound to, else an equal share of the machine's cores. Cores are chosen where
+/// every rank can have its own and nothing has bound the process yet.
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size);
+/// Sets OpenMP's number of threads and, where the share has cores of its own, pins each thread to one.
+void apply(const CpuShare& share);
+
+/// "AMD EPYC 7B13"
+std::string cpu_name();
+/// Of the instruction sets that matter here: "avx2", "avx512", "avx512 bf16", or "no avx".
+std::string cpu_vector_level();
+
+}  // namespace coeus

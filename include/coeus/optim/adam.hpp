@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam and AdamW over all parameters (Kingma and Ba 2015; Loshchilov and Hutter 2019), with clipping by the
+// global norm.
+#pragma once
+
+#include "coeus/state/parameters.hpp"
+
+namespace coeus {
+
+class Adam {
+public:
+    /// beta1, beta2, eps, weight_decay, decoupled and seed of `options` hold for all parameters.
+    explicit Adam(const AdamOptions& options) : options_(options) {}
+
+    /// Sets the step's scalars: step (from 1), learning rate, bias corrections; clears loss, norm and flags.
+    void begin_step(StepScalars& scalars, uint64_t step, double learning_rate, int64_t valid_tokens) const;
+    /// Norm of the gradients (already summed over the data ranks), clip coefficient, finite flag. max_norm 0:
+    /// no clipping.
+    void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters, StepScalars& scalars,
+                      double max_norm) const;
+    /// One pass over each trainable parameter. Writes nothing where scalars.finite is 0.
+    void update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
+                const StepScalars& scalars) const;
+
+private:
+    AdamOptions options_;
+};
+
+}  // namespace coeus

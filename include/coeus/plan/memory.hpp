@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory plan: the same layers run once with kernels that do nothing over arenas that only measure. What
+// they would have used at most is what the run allocates; nothing is allocated later.
+#pragma once
+
+#include "coeus/models/decoder.hpp"
+
+#include <string>
+
+namespace coeus {
+
+/// Micro-batch of training or validation; sequences 0: not used.
+struct BatchShape {
+    int64_t sequences = 0, seq_len = 0;
+    int64_t count() const { return sequences * seq_len; }
+};
+
+/// Bytes per rank.
+struct MemoryPlan {
+    Parameters::Bytes state;
+    int64_t activations = 0;  ///< frame of one micro-batch
+    size_t frame_entries = 0;
+    int64_t temporaries = 0;
+    int64_t workspace = 0;  ///< scratch of kernels
+    int64_t batches = 0;    ///< token buffers of the loader
+    int64_t tables = 0;     ///< RoPE
+
+    int64_t total() const { return state.total() + activations + temporaries + workspace + batches + tables; }
+    /// One line a term, largest first, and the total beside the limit.
+    std::string text(int64_t limit_bytes) const;
+};
+
+/// The larger of what training and validation need.
+MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+                         int threads);
+/// Forward only, for generation: logits of the last token of each sequence.
+MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads);
+/// Throws ConfigError naming the largest terms and what to change where the plan exceeds the limit.
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes);
+
+}  // namespace coeus

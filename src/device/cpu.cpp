@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/device/cpu.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <hwloc.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+namespace coeus {
+
+namespace {
+
+// The machine's topology and what this process may use of it.
+class Topology {
+public:
+    Topology() {
+        if (hwloc_topology_init(&topology_) != 0 || hwloc_topology_load(topology_) != 0)
+            throw SystemError("hwloc cannot read the machine's topology");
+        bound_ = hwloc_bitmap_alloc();
+        if (hwloc_get_cpubind(topology_, bound_, HWLOC_CPUBIND_PROCESS) != 0)
+            hwloc_bitmap_copy(bound_, hwloc_topology_get_allowed_cpuset(topology_));
+    }
+    ~Topology() {
+        hwloc_bitmap_free(bound_);
+        hwloc_topology_destroy(topology_);
+    }
+    Topology(const Topology&) = delete;
+    Topology& operator=(const Topology&) = delete;
+
+    int cores() const { return std::max(1, hwloc_get_nbobjs_by_type(topology_, HWLOC_OBJ_CORE)); }
+    int bound_cores() const {
+        int n = 0;
+        for (int i = 0; i < cores(); ++i)
+            if (const hwloc_obj_t core = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, unsigned(i)))
+                n += hwloc_bitmap_intersects(core->cpuset, bound_);
+        return std::max(1, n);
+    }
+    // Pins the calling thread to one hardware thread of a core; the return value is ignored where the system
+    // refuses.
+    void pin(int core_index) const {
+        const hwloc_obj_t core = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, unsigned(core_index));
+        if (!core) return;
+        hwloc_bitmap_t one = hwloc_bitmap_dup(core->cpuset);
+        hwloc_bitmap_singlify(one);
+        hwloc_set_cpubind(topology_, one, HWLOC_CPUBIND_THREAD);
+        hwloc_bitmap_free(one);
+    }
+
+private:
+    hwloc_topology_t topology_ = nullptr;
+    hwloc_bitmap_t bound_ = nullptr;
+};
+
+}  // namespace
+
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
+    const Topology topology;
+    CpuShare share;
+    share.cores = topology.bound_cores();
+    const bool bound = share.cores < topology.cores();
+    const char* environment = std::getenv("OMP_NUM_THREADS");
+    if (wanted > 0) {
+        share.threads = wanted;
+        share.reason = "training.threads";
+    } else if (environment && std::atoi(environment) > 0) {
+        share.threads = std::atoi(environment);
+        share.reason = "OMP_NUM_THREADS";
+    } else if (bound) {
+        share.threads = share.cores;
+        share.reason = fmt::format("bound to {} of {} cores", share.cores, topology.cores());
+    } else {
+        share.threads = std::max(1, share.cores / local_size);
+        share.reason =
+            fmt::format("{} cores / {} {}", share.cores, local_size, local_size == 1 ? "rank" : "ranks");
+    }
+    if (!bound && share.threads * local_size <= share.cores) share.first_core = local_rank * share.threads;
+    return share;
+}
+
+void apply(const CpuShare& share) {
+    omp_set_dynamic(0);
+    omp_set_num_threads(share.threads);
+    if (share.first_core < 0) return;
+    const Topology topology;
+#pragma omp parallel num_threads(share.threads)
+    topology.pin(share.first_core + omp_get_thread_num());
+}
+
+std::string cpu_name() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "unknown CPU";
+}
+
+std::string cpu_vector_level() {
+    if (__builtin_cpu_supports("avx512bf16")) return "avx512 bf16";
+    if (__builtin_cpu_supports("avx512f")) return "avx512";
+    if (__builtin_cpu_supports("avx2")) return "avx2";
+    return __builtin_cpu_supports("avx") ? "avx" : "no avx";
+}
+
+}  // namespace coeus

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/plan/memory.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/pipeline/stage.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+// What one dry pass would have used.
+struct Measured {
+    int64_t activations, temporaries, workspace;
+    size_t entries;
+};
+
+Batch planned_batch(const BatchShape& shape) {
+    const Tensor ids(nullptr, Dtype::i32, {shape.count()});
+    return {.sequences = shape.sequences,
+            .seq_len = shape.seq_len,
+            .tokens = ids,
+            .labels = ids,
+            .positions = ids,
+            .document_start = ids};
+}
+
+template <class Pass>
+Measured measure(const BatchShape& shape, int threads, const Pass& pass) {
+    Exec exec;
+    exec.threads = threads;
+    Frame frame;
+    Arena temp;
+    StepScalars scalars;
+    const Batch batch = planned_batch(shape);
+    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
+    pass(c);
+    return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
+}
+
+void take_larger(MemoryPlan& plan, const Measured& m) {
+    plan.activations = std::max(plan.activations, m.activations);
+    plan.temporaries = std::max(plan.temporaries, m.temporaries);
+    plan.workspace = std::max(plan.workspace, m.workspace);
+    plan.frame_entries = std::max(plan.frame_entries, m.entries);
+}
+
+std::vector<std::pair<std::string, int64_t>> terms_by_size(const MemoryPlan& plan) {
+    std::vector<std::pair<std::string, int64_t>> terms = {
+        {"weights", plan.state.master},       {"weights in the compute type", plan.state.compute},
+        {"gradients", plan.state.gradients},  {"optimizer moments", plan.state.moments},
+        {"activations", plan.activations},    {"temporaries", plan.temporaries},
+        {"kernel workspace", plan.workspace}, {"batches", plan.batches},
+        {"RoPE table", plan.tables},
+    };
+    std::erase_if(terms, [](const auto& term) { return term.second == 0; });
+    std::stable_sort(terms.begin(), terms.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    return terms;
+}
+
+}  // namespace
+
+std::string MemoryPlan::text(int64_t limit_bytes) const {
+    std::string lines = "memory plan per rank:";
+    for (const auto& [what, bytes] : terms_by_size(*this))
+        lines += fmt::format("\n  {:<28} {:>11}", what, bytes_text(double(bytes)));
+    return lines + fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
+                               bytes_text(double(limit_bytes)));
+}
+
+MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+                         int threads) {
+    MemoryPlan plan;
+    const Stage stage(decoder);
+    plan.state = decoder.parameters().bytes(true);
+    take_larger(plan, measure(training, threads, [&](Ctx& c) {
+                    stage.forward_backward(c);
+                    for (const Storage& storage : decoder.parameters().storages())
+                        c.k.sum_of_squares(c.exec, nullptr, storage.g);
+                }));
+    if (validation.sequences > 0)
+        take_larger(plan, measure(validation, threads, [&](Ctx& c) { stage.evaluate(c); }));
+    plan.tables =
+        decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
+    return plan;
+}
+
+MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads) {
+    MemoryPlan plan;
+    const Stage stage(decoder);
+    plan.state = decoder.parameters().bytes(false);
+    take_larger(plan, measure(batch, threads, [&](Ctx& c) {
+                    stage.last_logits(c, Tensor(nullptr, decoder.parameters().types().accumulate(),
+                                                {batch.sequences, decoder.config().vocab}));
+                }));
+    plan.tables =
+        decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
+    return plan;
+}
+
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes) {
+    if (plan.total() <= limit_bytes) return;
+    const auto terms = terms_by_size(plan);
+    std::string largest;
+    for (size_t i = 0; i < std::min<size_t>(3, terms.size()); ++i)
+        largest += fmt::format("{}{} {}", i ? ", " : "", terms[i].first, bytes_text(double(terms[i].second)));
+    const bool by_activations = terms.front().first == "activations" || terms.front().first == "temporaries";
+    throw ConfigError(
+        "the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
+        bytes_text(double(plan.total())), bytes_text(double(limit_bytes)), largest,
+        by_activations
+            ? "Lower training.local_batch_size (global_batch_size keeps the step's size by accumulation) "
+              "or training.seq_len"
+            : "Choose a smaller model.flavor");
+}
+
+}  // namespace coeus
