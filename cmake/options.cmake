@@ -6,6 +6,8 @@ target_compile_options(coeus_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Werror
     # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
     -Wno-restrict
+    # designated initialisers leave the rest to the defaults on purpose
+    -Wno-missing-field-initializers
     # GCC 12 reports false positives of these two inside libstdc++ and fmt once sanitizers change inlining
     $<$<BOOL:${COEUS_SANITIZE}>:-Wno-error=maybe-uninitialized -Wno-error=stringop-overflow>
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps

@@ -61,7 +61,11 @@ std::string bytes_text(double bytes) {
     int unit = 0;
     while (std::fabs(bytes) >= 1024 && unit < 5) bytes /= 1024, ++unit;
     return unit == 0 ? fmt::format("{:.0f} B", bytes)
-                     : fmt::format("{:.{}f} {}", bytes, bytes < 100 ? 2 : 0, units[unit]);
+                     : fmt::format("{:.{}f} {}", bytes,
+                                   bytes < 10    ? 2
+                                   : bytes < 100 ? 1
+                                                 : 0,
+                                   units[unit]);
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

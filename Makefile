@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
+.DEFAULT_GOAL := release
+.PHONY: help release debug run test sanitize lint format bench install deps clean
+
+PREFIX ?= /usr/local
+COEUS_ARCH ?=
+# $(call configure,FOLDER,PRESET): only once, since Ninja runs CMake again when its files change
+configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)' ]; then \
+    cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) > /dev/null; fi
+
+help:
+	@echo 'make             build the program, build/coeus (release)'
+	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
+	@echo 'make test        build and run every test'
+	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
+	@echo 'make lint        format, clang-tidy, layering, headers, file rules'
+	@echo 'make format      lay out the sources by .clang-format'
+	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
+	@echo 'make debug       build with checks and symbols, build-debug/coeus'
+	@echo 'make install     copy program, decks and documents to PREFIX (default /usr/local)'
+	@echo 'make deps        install the packages of all the above (Debian)'
+	@echo 'make clean       delete the build folders; runs and checkpoints stay'
+	@echo
+	@echo 'COEUS_ARCH=x86-64-v3 (or x86-64-v4) builds for mixed nodes instead of this machine alone'
+
+release:
+	@tools/deps.sh build
+	@$(call configure,build,release)
+	@cmake --build --preset release
+
+debug:
+	@tools/deps.sh build
+	@$(call configure,build-debug,debug)
+	@cmake --build --preset debug
+
+run:
+	@tools/deps.sh build run
+	@$(call configure,build,release)
+	@cmake --build --preset release --target coeus_program
+	@tools/run.sh
+
+test:
+	@tools/deps.sh build test
+	@$(call configure,build,release)
+	@cmake --build --preset release --target coeus_tests
+	@tools/test.sh build
+
+sanitize:
+	@tools/deps.sh build test
+	@$(call configure,build-asan,asan-ubsan)
+	@cmake --build --preset asan-ubsan --target coeus_unit_tests
+	@tools/test.sh build-asan --label-regex unit
+
+lint:
+	@tools/deps.sh build test lint
+	@$(call configure,build,release)
+	@tools/lint.sh
+
+format:
+	@tools/deps.sh lint
+	@find include src tests bench -name '*.?pp' -print0 | xargs -0 clang-format-14 -i
+
+bench:
+	@tools/deps.sh build bench
+	@$(call configure,build,release)
+	@cmake --build --preset release --target coeus_program coeus_benchmarks
+	@bench/run.sh
+
+install: release
+	@cmake --install build --prefix $(PREFIX)
+
+deps:
+	@tools/deps.sh
+
+clean:
+	rm -rf build build-debug build-asan build-tsan

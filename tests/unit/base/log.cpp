@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log file of a rank: every level, no terminal colours, whatever the terminal shows.
+#include "coeus/base/log.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+// back to the terminal alone when a case ends, since the sinks are global
+struct RestoreLog {
+    ~RestoreLog() { log::init({}); }
+};
+
+}  // namespace
+
+TEST_CASE("the log file holds what the terminal hides, without colours") {
+    const test::TemporaryFolder folder;
+    const RestoreLog restore;
+    const std::string file = (folder / "rank_3.log").string();
+    log::init({.rank = 3, .ranks = {0}, .file = file, .quiet = true});
+    CHECK_FALSE(log::on_terminal());
+    CHECK_FALSE(log::colored());
+    log::info("step: {}  \033[32mloss:  8.1\033[39m done", 1);
+    log::debug("unseen");
+    log::flush();
+    const std::string text = test::read_file(file);
+    CHECK_THAT(text, Contains("info step: 1  loss:  8.1 done"));
+    CHECK(text.find('\033') == std::string::npos);
+}
+
+TEST_CASE("lines of the chosen ranks reach the terminal") {
+    const RestoreLog restore;
+    log::init({.rank = 0});
+    CHECK(log::on_terminal());
+    log::init({.rank = 2, .ranks = {0, 2}});
+    CHECK(log::on_terminal());
+    log::init({.rank = 1, .ranks = {0, 2}});
+    CHECK_FALSE(log::on_terminal());
+    log::init({.rank = 0, .quiet = true});
+    CHECK_FALSE(log::on_terminal());
+}
+
+TEST_CASE("a log file that cannot be written is named with the reason") {
+    const test::TemporaryFolder folder;
+    const RestoreLog restore;
+    test::write_file(folder / "file", "");
+    CHECK_THROWS_WITH(
+        log::init({.file = (folder / "file" / "rank_0.log").string()}),
+        Contains("cannot write the log file") && Contains("rank_0.log") && Contains("Not a directory"));
+}

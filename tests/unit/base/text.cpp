@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What messages are made of, and what errors say.
+#include "coeus/base/text.hpp"
+
+#include "coeus/base/clock.hpp"
+#include "coeus/base/error.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cerrno>
+
+using namespace coeus;
+using Catch::Contains;
+
+TEST_CASE("the nearest name is a likely slip, or none") {
+    const std::vector<std::string> names = {"training.steps", "training.seq_len", "optimizer.lr",
+                                            "model.dim"};
+    CHECK(nearest_name("training.step", names) == "training.steps");
+    CHECK(nearest_name("training.setps", names) == "training.steps");
+    CHECK(nearest_name("trainig.seq_len", names) == "training.seq_len");
+    CHECK(nearest_name("training.lr", names) == "optimizer.lr");  // right name, wrong section
+    CHECK(nearest_name("steps", names) == "training.steps");
+    CHECK(nearest_name("zzzzzzzz.qqqqqqqqqq", names).empty());
+    CHECK(nearest_name("anything", {}).empty());
+}
+
+TEST_CASE("numbers for people") {
+    CHECK(with_commas(0) == "0");
+    CHECK(with_commas(999) == "999");
+    CHECK(with_commas(1000) == "1,000");
+    CHECK(with_commas(8030261248) == "8,030,261,248");
+    CHECK(with_commas(-999) == "-999");
+    CHECK(with_commas(-123456) == "-123,456");
+    CHECK(bytes_text(512) == "512 B");
+    CHECK(bytes_text(12.0 * 1024 * 1024) == "12.0 MiB");
+    CHECK(bytes_text(1.5 * 1024 * 1024 * 1024) == "1.50 GiB");
+    CHECK(join({}, ", ").empty());
+    CHECK(join({"a"}, ", ") == "a");
+    CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
+}
+
+TEST_CASE("durations for people") {
+    CHECK(duration_text(41) == "41 s");
+    CHECK(duration_text(187) == "3 m 07 s");
+    CHECK(duration_text(2 * 3600 + 5 * 60) == "2 h 05 m");
+    CHECK(duration_text(4 * 86400 + 3 * 3600) == "4 d 03 h");
+    CHECK(duration_text(std::numeric_limits<double>::quiet_NaN()) == "?");
+    CHECK(duration_text(-1) == "?");
+    CHECK(duration_text(1e18) == "?");
+}
+
+TEST_CASE("a system or logic error carries its place in the source") {
+    CHECK_THAT(SystemError("open failed").what(), Contains("open failed [") && Contains("text.cpp:"));
+    CHECK_THAT(LogicError("odd").what(), Contains("internal error: odd [") && Contains("text.cpp:"));
+    CHECK_NOTHROW(require(true, "fine"));
+    CHECK_THROWS_AS(require(false, "broken"), LogicError);
+    CHECK_THAT(errno_text(ENOSPC), Contains("No space left on device"));
+}
+
+TEST_CASE("a configuration error formats its values") {
+    CHECK(std::string(ConfigError("{} = {}", "a.b", 3).what()) == "a.b = 3");
+    CHECK(int(ExitCode::config) == 2);
+    CHECK(int(ExitCode::preempted) == 75);
+}

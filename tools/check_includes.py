@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Includes go down: a folder includes only itself and what cmake/libraries.cmake lets it use. A third-party header
+that is heavy stays in the .cpp files (or private headers) of its one folder."""
+import re
+import sys
+from pathlib import Path
+
+import sources
+
+# start of the header's name -> the folders of src that may include it
+HOME = {
+    "mpi.h": ("comm",),
+    "nccl.h": ("comm",),
+    "hdf5": ("file",),
+    "H5": ("file",),
+    "nlohmann/": ("file",),
+    "toml++/": ("file",),
+    "xxhash": ("file",),
+    "boost/": ("train", "data"),
+    "oneapi/dnnl": ("kernels",),
+    "dnnl": ("kernels",),
+    "cblas": ("kernels",),
+    "spdlog/": ("base",),
+    "hwloc": ("device",),
+    "cuda_runtime": ("device", "kernels"),
+    "pcre2": ("data",),
+    "utf8proc": ("data",),
+    "sentencepiece": ("data",),
+    "google/protobuf": ("train",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def includes(text):
+    """(line, quote, name) of each include."""
+    return [(text.count("\n", 0, m.start(2)) + 1, m.group(1), m.group(2)) for m in INCLUDE.finditer(text)]
+
+
+def folder_of(path):
+    """The library a file belongs to, or None for tests, benchmarks and examples."""
+    parts = path.parts
+    if parts[0] == "src":
+        return parts[1]
+    return parts[2] if parts[:2] == ("include", "coeus") and len(parts) > 3 else None
+
+
+def check(path, text, allowed, private_headers):
+    """Findings of one file. `private_headers`: the headers under src, by path."""
+    folder = folder_of(path)
+    found = []
+    for line, quote, name in includes(text):
+        place = f"{path}:{line}"
+        if name.startswith("coeus/"):
+            target = Path(name).parts[1]
+            if folder and target not in allowed.get(folder, {folder}):
+                found.append(f"{place}: {folder} must not include {target} ({name})")
+            continue
+        if quote == '"' and folder:
+            near = [path.parent / name, Path("src") / folder / name]
+            if path.parts[0] == "include":
+                found.append(f'{place}: a public header includes by "coeus/<folder>/..." only ({name})')
+            elif ".." in Path(name).parts or not any(p in private_headers for p in near):
+                found.append(f"{place}: not a private header of {folder} ({name})")
+            continue
+        homes = next((folders for start, folders in HOME.items() if name.startswith(start)), None)
+        if homes and folder and folder not in homes:
+            found.append(f"{place}: <{name}> belongs to {' and '.join(homes)} alone")
+        elif homes and path.parts[0] == "include":
+            found.append(f"{place}: <{name}> in a public header; include it in the .cpp")
+    return found
+
+
+def main():
+    allowed = sources.layers()
+    code = sources.code()
+    private_headers = {p for p in code if p.parts[0] == "src" and p.suffix in (".hpp", ".cuh")}
+    found = []
+    for path in code:
+        found += check(path, (sources.ROOT / path).read_text(), allowed, private_headers)
+    return sources.report(found, f"{len(code)} files: includes go down, heavy headers stay at home")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

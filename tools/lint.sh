@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every check of the sources; each prints one line per finding, then its own summary. Ends with 1 where any failed.
+set -u
+cd "$(dirname "$0")/.."
+
+failed=
+check() {
+    name=$1
+    shift
+    start=$(date +%s)
+    if "$@"; then verdict=ok; else verdict=FAILED failed="$failed $name"; fi
+    printf 'lint: %-12s %-6s %4d s\n' "$name" "$verdict" $(($(date +%s) - start))
+}
+
+format() {
+    find include src tests bench -name '*.?pp' -print0 |
+        xargs -0 -P "$(nproc)" -n 16 clang-format-14 --dry-run --Werror 2>&1 |
+        sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not laid out by .clang-format (make format)/p' |
+        sort -u -t: -k1,1 | { ! grep .; }
+}
+
+check files tools/check_files.py
+check includes tools/check_includes.py
+check format format
+check headers tools/check_headers.py
+check clang-tidy tools/tidy.py build
+if [ -n "$failed" ]; then
+    echo "lint: failed:$failed" >&2
+    exit 1
+fi
+echo "lint: all clean"

@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What `make run` does after the build: English text, a tokenizer, two ranks of training, a sample. Each step is
+# done once: a second run continues where the first one stopped, or says that it is finished.
+set -eu
+cd "$(dirname "$0")/.."
+
+program=build/coeus
+deck=inputs/llama3_debug.toml
+output=outputs/llama3_debug
+dictionary=/usr/share/dictd/gcide.dict.dz
+prompt=${PROMPT:-"Music is the art of"}
+
+say() { printf '\n== %s\n' "$*"; }
+
+mkdir -p run
+if [ ! -s run/gcide.txt ]; then
+    say "text: run/gcide.txt, the Collaborative International Dictionary of English"
+    if [ ! -r "$dictionary" ]; then
+        echo "$dictionary is missing: it comes with Debian's package dict-gcide (make deps)." >&2
+        echo "Any other English text of some 10 MB will do as run/gcide.txt." >&2
+        exit 2
+    fi
+    # the file has one broken byte sequence: -c drops it, and iconv then ends with 1
+    gzip -dc <"$dictionary" | iconv -c -f UTF-8 -t UTF-8 >run/gcide.txt.part || true
+    [ -s run/gcide.txt.part ] || { echo "cannot unpack $dictionary" >&2; exit 3; }
+    mv run/gcide.txt.part run/gcide.txt
+    echo "$(wc -c <run/gcide.txt) bytes"
+fi
+
+if [ ! -s run/tokenizer/tokenizer.json ]; then
+    say "tokenizer: run/tokenizer, 2048 tokens learned from the text"
+    rm -rf run/tokenizer.part
+    "$program" tokenizer run/gcide.txt --vocab_size 2048 --output run/tokenizer.part
+    rm -rf run/tokenizer
+    mv run/tokenizer.part run/tokenizer
+fi
+
+# root may run Open MPI; two ranks on one core share it, and wait without spinning
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+crowded=
+if [ "$(nproc)" -lt 2 ]; then crowded=--oversubscribe; fi
+train="mpirun -n 2 --bind-to none${crowded:+ $crowded} $program train $deck"
+say "training: $train"
+code=0
+$train || code=$?
+if [ "$code" -ne 0 ]; then
+    echo "training ended with code $code; 'make run' continues from the last checkpoint in $output" >&2
+    exit "$code"
+fi
+
+say "sample: what the model writes after \"$prompt\""
+generate="$program generate --checkpoint $output --prompt"
+$generate "$prompt"
+echo
+
+say "done"
+# the last line of each kind in metrics.jsonl, one JSON object per line
+last() { sed -n "s/.*\"step\": *\([0-9]*\).*\"$1\": *\([0-9.eE+-]*\).*/\2 at step \1/p" "$output/metrics.jsonl" | tail -n 1; }
+echo "last loss             $(last loss)"
+echo "last validation loss  $(last validation_loss)"
+echo "metrics, checkpoints  $output"
+echo "train longer          mpirun -n 2 --bind-to none $program train $deck --training.steps=1000"
+echo "write more            $generate \"The sea is\""
+echo "loss curve            tools/loss_curve.py $output/metrics.jsonl loss.svg"

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks share: the repository's files, the folders of the libraries, compiler options."""
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE_FOLDERS = ("include", "src", "tests", "bench", "examples", "tools", "cmake", "jobscripts", ".ci")
+ROOT_FILES = ("Makefile", "CMakeLists.txt")
+CODE = (".cpp", ".hpp", ".cu", ".cuh")
+
+
+def files(root=ROOT):
+    """Our own text files that a rule may concern, relative to the root, sorted."""
+    found = [Path(name) for name in ROOT_FILES if (root / name).exists()]
+    for folder in SOURCE_FOLDERS:
+        for place, folders, names in os.walk(root / folder):
+            folders[:] = [f for f in folders if f != "__pycache__"]
+            found += [(Path(place) / name).relative_to(root) for name in names]
+    return sorted(found)
+
+
+def code(root=ROOT):
+    return [path for path in files(root) if path.suffix in CODE]
+
+
+def layers(root=ROOT):
+    """folder -> the folders it may include, itself included, from cmake/libraries.cmake. A folder may use what
+    stands above it in that file, so there are no cycles."""
+    text = (root / "cmake/libraries.cmake").read_text()
+    allowed = {}
+    for name, arguments in re.findall(r"^coeus_library\((\w+)([^)]*)\)", text, re.MULTILINE):
+        uses = re.search(r"USES([\w\s]*?)(LIBRARIES|$)", arguments)
+        below = {name}
+        for used in uses.group(1).split() if uses else []:
+            if used not in allowed:
+                sys.exit(f"cmake/libraries.cmake: {name} uses {used}, which is not below it")
+            below |= allowed[used]
+        allowed[name] = below
+    allowed["apps"] = set(allowed) | {"apps"}
+    return allowed
+
+
+def report(findings, summary):
+    """Prints the findings and the summary; the exit code."""
+    for finding in findings:
+        print(finding)
+    print(summary + (f": {len(findings)} findings" if findings else ""))
+    return 1 if findings else 0

@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs the tests of a build folder: test.sh FOLDER [ctest options]. Ends with ctest's summary.
+set -eu
+cd "$(dirname "$0")/.."
+folder=$1
+shift
+
+# Open MPI: as root, more ranks than cores, and ranks that wait without spinning
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
+exec ctest --test-dir "$folder" -j "$(nproc)" --output-on-failure --no-tests=error "$@" </dev/null
