@@ -2,6 +2,7 @@
 #include "coeus/file/safetensors.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/file/convert.hpp"
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
@@ -163,83 +164,14 @@ const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
                       near.empty() ? "" : "; the nearest name there is '" + near + "'");
 }
 
-namespace {
-
-// one element between types: floats through float (double to double stays exact), integers through int64
-template <class To, class From>
-To converted(From value) {
-    if constexpr (std::is_same_v<To, From>)
-        return value;
-    else if constexpr (std::is_same_v<From, f16>)
-        return converted<To>(to_float(value));
-    else if constexpr (std::is_same_v<From, bf16>)
-        return converted<To>(float(value));
-    else if constexpr (std::is_same_v<To, f16>)
-        return to_f16(float(value));
-    else if constexpr (std::is_same_v<To, bf16>)
-        return bf16(float(value));
-    else
-        return To(value);
-}
-
-template <class To, class From>
-void convert(Tensor out, const std::byte* data) {
-    To* to = out.as<To>();
-    const int64_t count = out.count();
-    if constexpr (std::is_same_v<To, From>) {
-        std::memcpy(to, data, size_t(count) * sizeof(To));
-        return;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-        From value;
-        std::memcpy(&value, data + i * int64_t(sizeof(From)), sizeof value);
-        to[i] = converted<To>(value);
-    }
-}
-
-template <class From>
-bool convert_float(Tensor out, const std::byte* data) {
-    switch (out.dtype) {
-        case Dtype::f64: return convert<double, From>(out, data), true;
-        case Dtype::f32: return convert<float, From>(out, data), true;
-        case Dtype::f16: return convert<f16, From>(out, data), true;
-        case Dtype::bf16: return convert<bf16, From>(out, data), true;
-        default: return false;
-    }
-}
-
-template <class From>
-bool convert_integer(Tensor out, const std::byte* data) {
-    switch (out.dtype) {
-        case Dtype::i64: return convert<int64_t, From>(out, data), true;
-        case Dtype::i32: return convert<int32_t, From>(out, data), true;
-        case Dtype::u8: return convert<uint8_t, From>(out, data), true;
-        default: return false;
-    }
-}
-
-bool convert_any(Dtype stored, Tensor out, const std::byte* data) {
-    switch (stored) {
-        case Dtype::f64: return convert_float<double>(out, data);
-        case Dtype::f32: return convert_float<float>(out, data);
-        case Dtype::f16: return convert_float<f16>(out, data);
-        case Dtype::bf16: return convert_float<bf16>(out, data);
-        case Dtype::i64: return convert_integer<int64_t>(out, data);
-        case Dtype::i32: return convert_integer<int32_t>(out, data);
-        case Dtype::u8: return convert_integer<uint8_t>(out, data);
-        default: return false;
-    }
-}
-
-}  // namespace
-
 void Safetensors::read(const std::string& name, Tensor out, int64_t first) const {
     const Entry& from = entry(name);
     require(out.dense() && first >= 0 && first + out.count() <= from.shape.count(),
             "a read beyond the tensor");
-    if (!convert_any(from.dtype, out, from.data + first * size_of(from.dtype)))
+    if (!can_convert(out.dtype, from.dtype))
         throw ConfigError("{}: tensor '{}' holds {}, where {} is expected", files_[from.file].path(), name,
                           name_of(from.dtype), name_of(out.dtype));
+    convert_elements(out.data, out.dtype, from.data + first * size_of(from.dtype), from.dtype, out.count());
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work that may fail on some ranks only (a file that one rank writes): all ranks learn of it and fail alike,
+// instead of waiting in the next collective for a rank that has left.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+
+#include <exception>
+#include <functional>
+
+namespace coeus {
+
+/// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all:
+/// its own exception there, elsewhere one of the same kind (ConfigError, else SystemError) with the same
+/// text. Collective; work() itself must not contain collectives after a point where it may throw.
+void together(const Communicator& comm, const std::function<void()>& work);
+
+/// The same for rank 0's work alone.
+inline void on_first_rank(const Communicator& comm, const std::function<void()>& work) {
+    together(comm, [&] {
+        if (comm.rank() == 0) work();
+    });
+}
+
+/// Rank `root`'s text on every rank. Collective.
+std::string broadcast_text(const Communicator& comm, std::string text, int root = 0);
+
+}  // namespace coeus

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: one HDF5 file per step, arrays in global shape, so that any mesh and any number of ranks loads
+// what another wrote. The format, for readers without Coeus, is doc/checkpoint.md:
+//   /model/<name>   /optimizer/exp_avg/<name>   /optimizer/exp_avg_sq/<name>   /train (attributes)
+//   /checksum/<path of an array>
+// A file is written as step-00000100.h5.part and renamed when it is complete and on the disk: a file under a
+// good name is whole, whatever kills the run.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/file/hdf5.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+class Parameters;
+
+/// Where a run is: the attributes of /train.
+struct TrainRecord {
+    int64_t step = 0;         ///< optimizer steps taken
+    int64_t tokens_seen = 0;  ///< over all ranks
+    int64_t seed = 0;
+    int64_t sample = 0;   ///< number of the next sample of the data stream
+    std::string deck;     ///< effective deck, TOML
+    std::string version;  ///< of the program
+    std::string model;    ///< description from which the model can be built again
+};
+
+/// One array of the state: what it is called in the file, and what this rank holds of it. Every rank lists
+/// the same arrays in the same order, also those of which it holds nothing (local: no rows).
+struct CheckpointTensor {
+    std::string path;       ///< "model/norm.weight", "optimizer/exp_avg/norm.weight"
+    Shape shape;            ///< global
+    Tensor local;           ///< rows [first_row, +rows) and columns [first_col, +cols) of it
+    int64_t first_row = 0;  ///< row: see Shape::rows
+    int64_t first_col = 0;
+    int replica = 0,
+        replicas = 1;  ///< this rank's number among those that hold the same part; they share the work
+};
+
+/// The weights, with `optimizer` also both moments, of parameters that all ranks of `replicas` hold alike.
+std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
+                                                 bool optimizer);
+
+/// The files of one run. Every member function is collective over the ranks given at construction, and where
+/// it throws, it throws on all of them.
+class Checkpoint {
+public:
+    /// `keep_latest`: how many full checkpoints stay after a save; 0: all. The folder is made by the first
+    /// save.
+    Checkpoint(std::string folder, int64_t keep_latest, const Communicator& ranks)
+        : folder_(std::move(folder)), keep_latest_(keep_latest), ranks_(ranks) {}
+
+    const std::string& folder() const { return folder_; }
+
+    /// Writes step-<step>.h5 and removes what keep_latest allows. Returns its path. SystemError (disk full,
+    /// no permission) names the file and the newest good checkpoint, which stands; nothing half-written
+    /// remains.
+    std::string save(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const;
+    /// Writes model-<step>.h5: the weights alone, in this type. Never loaded by a resume.
+    std::string export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
+                             Dtype dtype) const;
+
+    struct Loaded {
+        std::string path;
+        TrainRecord train;
+    };
+    /// Loads the newest full checkpoint that is sound; a damaged one is passed over with a warning that names
+    /// it. Nothing if there is none at all; ConfigError if there are some but all are damaged, or if a sound
+    /// one is of another model.
+    std::optional<Loaded> load_newest(const std::vector<CheckpointTensor>& tensors) const;
+    /// ConfigError naming the steps there are, where there is no such one.
+    Loaded load_step(int64_t step, const std::vector<CheckpointTensor>& tensors) const;
+
+private:
+    std::string write(const std::string& name, const TrainRecord& train,
+                      const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) const;
+    std::string folder_;
+    int64_t keep_latest_;
+    const Communicator& ranks_;
+};
+
+/// Loads exactly these arrays from a file, full or model only, converting between floating types.
+/// ConfigError: not a checkpoint, truncated, a checksum that does not match (names array and rows), another
+/// model (names the parameter and both shapes). Collective.
+TrainRecord load_checkpoint(const std::string& path, const std::vector<CheckpointTensor>& tensors,
+                            const Communicator& ranks);
+
+/// What a file says of itself.
+struct CheckpointHeader {
+    struct Array {
+        std::string path;
+        hdf5::Type type;
+        Shape shape;
+    };
+    bool full = false;  ///< with optimizer
+    TrainRecord train;
+    std::vector<Array> arrays;  ///< in alphabetical order of their paths
+};
+/// Not collective. ConfigError where the file is no sound checkpoint; checksums are not looked at.
+CheckpointHeader read_checkpoint_header(const std::string& path);
+
+/// A block of rows whose bytes are not those that were written.
+struct DamagedRows {
+    std::string array;
+    int64_t first_row, last_row;  ///< last: one beyond
+};
+/// Compares every checksum of a file; empty: all is well. `progress(bytes so far, of how many)`. Not
+/// collective.
+std::vector<DamagedRows> verify_checkpoint(const std::string& path,
+                                           const std::function<void(int64_t, int64_t)>& progress = {});
+
+/// Full checkpoints in a folder by name alone, oldest first.
+struct StepFile {
+    int64_t step;
+    std::string path;
+};
+std::vector<StepFile> list_checkpoints(const std::string& folder);
+/// The newest weights in a folder, full or model only, for generation; ConfigError where there are none.
+std::string newest_weights(const std::string& folder);
+
+}  // namespace coeus
