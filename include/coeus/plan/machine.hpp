@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the machine can do at best: the peak that MFU is measured against.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+#include <optional>
+#include <string>
+
+namespace coeus {
+
+/// Dense bf16 peak of a GPU by name, in FLOP/s; none for an unknown one, for which no MFU is printed rather
+/// than a guess.
+std::optional<double> gpu_peak_flops(const std::string& device_name);
+
+/// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads: the best of 0.2 s of 1024 x
+/// 1024 x 1024 products. Cached by CPU, threads and type in `cache_file` ("" : not cached); a cache that
+/// cannot be read or written is measured again, silently.
+double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
+                      const std::string& cache_file);
+
+/// $XDG_CACHE_HOME/coeus/peaks, or ~/.cache/coeus/peaks; "" where there is neither.
+std::string default_peak_cache();
+
+}  // namespace coeus

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: a model with its memory, optimizer and kernels; runs micro-batches and optimizer steps. It knows no
+// files.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/optim/adam.hpp"
+#include "coeus/pipeline/stage.hpp"
+#include "coeus/plan/memory.hpp"
+#include "coeus/state/step_state.hpp"
+
+namespace coeus {
+
+struct EngineOptions {
+    StateTypes types;
+    BatchShape training;
+    BatchShape validation;  ///< sequences 0: no validation
+    AdamOptions adam;
+    double max_norm = 1;  ///< of the gradient; 0: no clipping
+    int threads = 1;
+};
+
+/// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.
+struct MicroBatch {
+    int64_t sequences = 0;
+    Tensor tokens, labels, document_start;
+};
+
+class Engine {
+public:
+    /// Plans; takes no memory but the RoPE table's.
+    Engine(const DecoderConfig& config, const EngineOptions& options);
+
+    const MemoryPlan& plan() const { return plan_; }
+    /// Takes all memory the engine will ever use.
+    void allocate();
+
+    Decoder& decoder() { return decoder_; }
+    const Decoder& decoder() const { return decoder_; }
+    const EngineOptions& options() const { return options_; }
+    Exec& exec() { return exec_; }
+    const StepScalars& scalars() const { return step_.scalars(); }
+
+    /// Clears gradients and sums. `step` counts from 1; `valid_tokens`: labels that count, of all ranks.
+    void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
+    /// Adds a micro-batch to the gradients and to scalars().loss.
+    void forward_backward(const MicroBatch& batch);
+    /// Sums gradients and loss over the data ranks, clips by the global norm and updates the weights.
+    /// Returns false, with nothing updated, where loss or norm is not finite on any rank.
+    bool update(const Communicator& data_ranks);
+    /// Sum of the token losses of a validation batch (not divided by anything).
+    double evaluate(const MicroBatch& batch);
+
+private:
+    EngineOptions options_;
+    Decoder decoder_;
+    Stage stage_;
+    Adam adam_;
+    MemoryPlan plan_;
+    const Kernels& kernels_ = cpu_kernels();
+    Exec exec_;
+    Frame frame_;
+    Arena temp_;
+    OwnedTensor training_positions_, validation_positions_;
+    StepState step_, validation_;
+};
+
+}  // namespace coeus

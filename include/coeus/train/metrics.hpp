@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run reports: one console line and one JSON object per logged step, in torchtitan's words.
+#pragma once
+
+#include "coeus/base/clock.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace coeus {
+
+/// One logged step; times and rates are averages since the line before.
+struct StepMetrics {
+    int64_t step = 0;
+    double loss = 0;            ///< mean over the step's valid tokens, all ranks
+    double loss_max = 0;        ///< the largest mean of one data rank
+    double grad_norm = 0;       ///< before clipping
+    double lr = 0;              ///< used in this step
+    int64_t tokens_seen = 0;    ///< of the whole run, all ranks
+    double tps = 0;             ///< tokens per second and rank
+    double tflops = 0;          ///< of one rank
+    std::optional<double> mfu;  ///< percent of the peak; none for an unknown device
+    double memory_gib = 0;      ///< most that was resident
+    double memory_percent = 0;  ///< of the cgroup's or the machine's memory
+    double step_s = 0;
+    double data_s = 0;  ///< of step_s, waiting for data
+    double eta_s = 0;
+};
+
+struct ValidationMetrics {
+    int64_t step = 0;
+    double loss = 0;
+    int64_t tokens = 0;
+    double seconds = 0, tps = 0;
+    double memory_gib = 0, memory_percent = 0;
+};
+
+/// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; `color` as torchtitan colours it.
+std::string console_line(const StepMetrics& m, bool color);
+std::string console_line(const ValidationMetrics& m, bool color);
+/// One line of metrics.jsonl, full digits.
+std::string json_line(const StepMetrics& m);
+std::string json_line(const ValidationMetrics& m);
+
+/// Appends to metrics.jsonl. Lines of steps after `resumed_step`, of a run that ended past its last
+/// checkpoint, are dropped first: every step stands in the file once.
+class MetricsFile {
+public:
+    /// Throws SystemError naming the file where it cannot be written.
+    MetricsFile(const std::filesystem::path& file, int64_t resumed_step);
+    void write(const std::string& line);
+
+private:
+    std::filesystem::path path_;
+    std::ofstream out_;
+};
+
+/// Averages between two logged steps.
+class StepClock {
+public:
+    void add(double step_seconds, double data_seconds) {
+        step_s_ += step_seconds;
+        data_s_ += data_seconds;
+        ++steps_;
+    }
+    /// Fills step_s, data_s, tps, tflops, mfu and eta_s, and starts the next window.
+    void finish(StepMetrics& m, double tokens_per_step, double flops_per_token,
+                std::optional<double> peak_flops, int64_t steps_left);
+
+private:
+    double step_s_ = 0, data_s_ = 0;
+    int64_t steps_ = 0;
+};
+
+}  // namespace coeus

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the deck to the model's shapes, and back from a checkpoint's description.
+#pragma once
+
+#include "coeus/models/registry.hpp"
+#include "coeus/train/config.hpp"
+
+namespace coeus {
+
+/// Flavour (or config.json for "hf"), then the deck's overrides; validated. ConfigError as registry.hpp and
+/// DecoderConfig::validate() say.
+DecoderConfig model_from_deck(const Config& config);
+
+/// The description a checkpoint carries: JSON with every field.
+std::string describe_model(const DecoderConfig& model);
+/// Reads it back; `source` names the file in errors.
+DecoderConfig model_from_description(const std::string& description, const std::string& source);
+
+}  // namespace coeus

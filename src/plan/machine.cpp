@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/plan/machine.hpp"
+
+#include "coeus/base/clock.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+constexpr int64_t probe_size = 1024;
+constexpr double probe_seconds = 0.2;
+
+double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype) {
+    Exec probe;
+    probe.threads = exec.threads;
+    {
+        // planning pass: how much workspace this product takes
+        const Tensor matrix(nullptr, dtype, {probe_size, probe_size});
+        dry_kernels().gemm(probe, matrix, matrix, transposed(matrix), {});
+    }
+    probe.workspace = Arena(probe.workspace.peak(), "workspace of the peak probe");
+    const OwnedTensor own_a(dtype, {probe_size, probe_size}), own_b(dtype, {probe_size, probe_size}),
+        own_d(dtype, {probe_size, probe_size});
+    const Tensor a = own_a, b = own_b, d = own_d;
+    for (int64_t i = 0; i < a.count(); ++i) {
+        set_element(a, i, double(i % 7) - 3);
+        set_element(b, i, double(i % 5) - 2);
+    }
+    const double flops = 2.0 * double(probe_size) * double(probe_size) * double(probe_size);
+    double best = 0;
+    kernels.gemm(probe, d, a, transposed(b), {});  // makes the library's plan
+    for (const Timer all; all.seconds() < probe_seconds;) {
+        const Timer one;
+        kernels.gemm(probe, d, a, transposed(b), {});
+        best = std::max(best, flops / one.seconds());
+    }
+    return best;
+}
+
+}  // namespace
+
+std::optional<double> gpu_peak_flops(const std::string& device_name) {
+    // the first match counts: longer names come first
+    static const std::pair<const char*, double> peaks[] = {
+        {"A100", 312e12},   {"A6000", 154.85e12}, {"H100 NVL", 835e12}, {"H100 PCIe", 756e12},
+        {"H100", 989.4e12}, {"H200", 989.4e12},   {"H20", 148e12},      {"GB200", 2.5e15},
+        {"GB300", 2.5e15},  {"B200", 2.25e15},    {"B300", 2.25e15},    {"L40S", 362e12},
+    };
+    for (const auto& [name, peak] : peaks)
+        if (device_name.find(name) != std::string::npos) return peak;
+    return std::nullopt;
+}
+
+double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
+                      const std::string& cache_file) {
+    // one line a machine: "FLOP/s <tab> CPU, threads, type"
+    const std::string key = fmt::format("{}, {} threads, {}", cpu, exec.threads, name_of(dtype));
+    if (std::ifstream in(cache_file); in) {
+        double value = 0;
+        for (std::string line; in >> value && std::getline(in, line);)
+            if (line.size() > 1 && line.substr(1) == key && value > 0) return value;
+    }
+    const double peak = measure_gemm(exec, kernels, dtype);
+    if (!cache_file.empty()) {
+        std::error_code ignored;
+        std::filesystem::create_directories(std::filesystem::path(cache_file).parent_path(), ignored);
+        std::ofstream(cache_file, std::ios::app) << fmt::format("{:.4e}\t{}\n", peak, key);
+    }
+    return peak;
+}
+
+std::string default_peak_cache() {
+    if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
+        return std::string(cache) + "/coeus/peaks";
+    if (const char* home = std::getenv("HOME"); home && *home)
+        return std::string(home) + "/.cache/coeus/peaks";
+    return "";
+}
+
+}  // namespace coeus

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/engine.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+// 0 .. seq_len - 1 for each sequence
+OwnedTensor positions_of(const BatchShape& shape) {
+    OwnedTensor positions(Dtype::i32, {shape.count()}, "positions");
+    for (int64_t t = 0; t < shape.count(); ++t) positions.view.as<int32_t>()[t] = int32_t(t % shape.seq_len);
+    return positions;
+}
+
+Batch batch_of(const MicroBatch& micro_batch, int64_t seq_len, Tensor positions) {
+    return {.sequences = micro_batch.sequences,
+            .seq_len = seq_len,
+            .tokens = micro_batch.tokens,
+            .labels = micro_batch.labels,
+            .positions = positions.slice_rows(0, micro_batch.sequences * seq_len),
+            .document_start = micro_batch.document_start};
+}
+
+}  // namespace
+
+Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
+    : options_(options),
+      decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len)),
+      stage_(decoder_),
+      adam_(options.adam),
+      plan_(plan_training(decoder_, options.training, options.validation, options.threads)) {
+    exec_.threads = options.threads;
+}
+
+void Engine::allocate() {
+    decoder_.parameters().allocate(true);
+    exec_.workspace = Arena(plan_.workspace, "kernel workspace");
+    frame_ = Frame(plan_.activations, plan_.frame_entries);
+    temp_ = Arena(plan_.temporaries, "temporaries");
+    training_positions_ = positions_of(options_.training);
+    if (options_.validation.sequences > 0) validation_positions_ = positions_of(options_.validation);
+}
+
+void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
+    adam_.begin_step(step_.scalars(), uint64_t(step), learning_rate, valid_tokens);
+    kernels_.zero(exec_, decoder_.parameters().gradients());
+}
+
+void Engine::forward_backward(const MicroBatch& micro_batch) {
+    const Batch batch = batch_of(micro_batch, options_.training.seq_len, training_positions_);
+    Ctx c{exec_, kernels_, frame_, temp_, batch, step_.scalars()};
+    stage_.forward_backward(c);
+}
+
+bool Engine::update(const Communicator& data_ranks) {
+    data_ranks.all_reduce(decoder_.parameters().gradients());
+    step_.scalars().loss = data_ranks.all_reduce(step_.scalars().loss);
+    adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm);
+    adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());
+    return step_.scalars().finite != 0;
+}
+
+double Engine::evaluate(const MicroBatch& micro_batch) {
+    const Batch batch = batch_of(micro_batch, options_.validation.seq_len, validation_positions_);
+    validation_.scalars() = StepScalars{};
+    Ctx c{exec_, kernels_, frame_, temp_, batch, validation_.scalars()};
+    stage_.evaluate(c);
+    return validation_.scalars().loss;
+}
+
+}  // namespace coeus

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/metrics.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+
+#include <cmath>
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+enum class Color { red = 31, green = 32, yellow = 33, blue = 34, magenta = 35, cyan = 36 };
+
+std::string painted(const std::string& text, Color color, bool on) {
+    return on ? fmt::format("\033[{}m{}\033[0m", int(color), text) : text;
+}
+
+std::string memory_text(double gib, double percent) {
+    return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, percent);
+}
+
+int64_t step_of(const std::string& line) {
+    try {
+        return JsonDocument::parse(line, "metrics.jsonl").root().integer("step");
+    } catch (const ConfigError&) {
+        return -1;  // a line cut short when the run was killed
+    }
+}
+
+}  // namespace
+
+std::string console_line(const StepMetrics& m, bool color) {
+    const std::vector<std::string> parts = {
+        painted(fmt::format("step: {:2}", m.step), Color::red, color),
+        painted(fmt::format("loss: {:8.5f}", m.loss), Color::green, color),
+        painted(fmt::format("grad_norm: {:7.4f}", m.grad_norm), Color::yellow, color),
+        painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
+        painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
+        painted(fmt::format("tflops: {:.2f}", m.tflops), Color::cyan, color),
+        painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
+        fmt::format("eta: {}", duration_text(m.eta_s)),
+    };
+    return join(parts, "  ");
+}
+
+std::string console_line(const ValidationMetrics& m, bool color) {
+    const std::vector<std::string> parts = {
+        painted(fmt::format("validate step: {:2}", m.step), Color::red, color),
+        painted(fmt::format("loss: {:7.4f}", m.loss), Color::green, color),
+        painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
+        painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
+    };
+    return join(parts, "  ");
+}
+
+std::string json_line(const StepMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.step).set("loss", m.loss).set("loss_max", m.loss_max).set("grad_norm", m.grad_norm);
+    line.set("lr", m.lr).set("tokens_seen", m.tokens_seen).set("tps", m.tps).set("tflops", m.tflops);
+    line.set("mfu", m.mfu ? Json(*m.mfu) : Json()).set("memory_gib", m.memory_gib);
+    line.set("memory_percent", m.memory_percent).set("step_s", m.step_s).set("data_s", m.data_s);
+    line.set("data_percent", m.step_s > 0 ? 100 * m.data_s / m.step_s : 0.0).set("eta_s", m.eta_s);
+    return line.text();
+}
+
+std::string json_line(const ValidationMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.step).set("validation_loss", m.loss).set("validation_tokens", m.tokens);
+    line.set("validation_s", m.seconds).set("validation_tps", m.tps);
+    line.set("memory_gib", m.memory_gib).set("memory_percent", m.memory_percent);
+    return line.text();
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, int64_t resumed_step) : path_(file) {
+    std::vector<std::string> kept;
+    if (std::ifstream old(file); old)
+        for (std::string line; std::getline(old, line);)
+            if (const int64_t step = step_of(line); step >= 0 && step <= resumed_step) kept.push_back(line);
+    out_.open(file, std::ios::trunc);
+    for (const std::string& line : kept) out_ << line << '\n';
+    if (!out_.flush())
+        throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+}
+
+void MetricsFile::write(const std::string& line) {
+    out_ << line << '\n';
+    if (!out_.flush())
+        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+}
+
+void StepClock::finish(StepMetrics& m, double tokens_per_step, double flops_per_token,
+                       std::optional<double> peak_flops, int64_t steps_left) {
+    m.step_s = step_s_ / double(steps_);
+    m.data_s = data_s_ / double(steps_);
+    m.tps = tokens_per_step / m.step_s;
+    m.tflops = flops_per_token * m.tps / 1e12;
+    if (peak_flops) m.mfu = 100 * flops_per_token * m.tps / *peak_flops;
+    m.eta_s = m.step_s * double(steps_left);
+    *this = StepClock{};
+}
+
+}  // namespace coeus
