@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "commands.hpp"
+#include "help.hpp"
 
 #include <cstdio>
 
@@ -39,7 +40,7 @@ int run(const Arguments& arguments) {
     if (arguments[0] == "--version") return std::puts("coeus " COEUS_VERSION), 0;
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
-        if (arguments[1] == "options") return find("train").run({"--help_options"});
+        if (arguments[1] == "options") return help_options({arguments.begin() + 2, arguments.end()});
         return find(arguments[1]).help(), 0;
     }
     const Command& command = find(arguments[0]);

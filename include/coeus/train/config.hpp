@@ -6,6 +6,7 @@
 #pragma once
 
 #include "coeus/base/types.hpp"
+#include "coeus/comm/mesh.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -46,8 +47,6 @@ struct Config {
         int64_t profile_freq = 10;
         int64_t profiler_active = 1;
         int64_t profiler_warmup = 3;
-        bool enable_memory_snapshot = false;
-        std::string save_memory_snapshot_folder = "memory_snapshot";
     } profiling;
 
     struct Metrics {
@@ -209,7 +208,7 @@ struct Config {
 struct CommandLine {
     Config config;
     bool dry_run = false;              ///< --dry_run: validate and plan, run nothing
-    int64_t ranks = 0;                 ///< --ranks N of a dry run; 0: not given
+    int ranks = 0;                     ///< --ranks N of a dry run; 0: not given
     std::vector<std::string> notices;  ///< one line each, to be logged by rank 0
 };
 
@@ -236,13 +235,7 @@ Dtype compute_dtype(const Config& config);
 /// ConfigError where that is not a whole number; names the nearest batch size that is.
 int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree);
 
-/// Degrees of the mesh for a number of ranks, data_parallel_shard_degree = -1 replaced by what is left.
-struct Degrees {
-    int64_t replicate = 1, shard = 1, context = 1, tensor = 1, pipeline = 1, expert = 1;
-    int64_t data() const { return replicate * shard; }
-};
-/// ConfigError where the product of the degrees is not the number of ranks; names the nearest number that
-/// fits.
-Degrees mesh_degrees(const Config& config, int64_t ranks);
+/// The mesh of [parallelism] for a number of ranks. ConfigError where the degrees do not fit it.
+MeshShape mesh_shape(const Config& config, int ranks);
 
 }  // namespace coeus

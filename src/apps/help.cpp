@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "help.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/train/config.hpp"
+
+#include <cstdio>
+
+namespace coeus::apps {
+
+int help_options(const Arguments& arguments) {
+    const bool markdown = arguments == Arguments{"--markdown"};
+    if (!markdown && !arguments.empty())
+        throw ConfigError("coeus help options takes nothing but --markdown, not {}", arguments[0]);
+    std::fputs((markdown ? options_markdown() : options_help()).c_str(), stdout);
+    return 0;
+}
+
+}  // namespace coeus::apps

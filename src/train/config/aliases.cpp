@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of torchtitan's first generation (2024) and what they are called today.
+#include "option.hpp"
+
+namespace coeus::config {
+
+namespace {
+
+// options that kept their last name when they moved to another section
+void add_moved(std::vector<Alias>& all, const char* from, const char* to,
+               std::initializer_list<const char*> names) {
+    for (const std::string name : names) all.push_back({from + name, to + name});
+}
+
+}  // namespace
+
+const std::vector<Alias>& aliases() {
+    using Kind = Alias::Kind;
+    static const std::vector<Alias> all = [] {
+        std::vector<Alias> table = {
+            {"job.print_args", "job.print_config"},
+            {"metrics.enable_color_printing", "metrics.disable_color_printing", Kind::inverted},
+            {"metrics.rank_0_only", "metrics.save_for_all_ranks", Kind::inverted},
+            {"training.batch_size", "training.local_batch_size"},
+            {"training.warmup_steps", "lr_scheduler.warmup_steps"},
+            {"training.compile", "compile.enable"},
+            {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
+            {"training.enable_loss_parallel", "parallelism.disable_loss_parallel", Kind::inverted},
+            {"checkpoint.enable_checkpoint", "checkpoint.enable"},
+            {"checkpoint.model_weights_only", "checkpoint.last_save_model_only"},
+            {"memory_estimation.enabled", "memory_estimation.enable"},
+            {"float8.enable_float8_linear", "model.converters", Kind::converter},
+        };
+        add_moved(table, "training.", "debug.", {"seed", "deterministic"});
+        add_moved(table, "training.", "parallelism.",
+                  {"data_parallel_replicate_degree", "data_parallel_shard_degree", "tensor_parallel_degree",
+                   "disable_loss_parallel", "fsdp_reshard_after_forward"});
+        add_moved(table, "experimental.", "parallelism.",
+                  {"enable_async_tensor_parallel", "pipeline_parallel_degree", "pipeline_parallel_schedule",
+                   "pipeline_parallel_schedule_csv", "pipeline_parallel_layers_per_stage",
+                   "context_parallel_degree", "context_parallel_rotate_method"});
+        for (const char* section : {"experimental.", "parallelism."}) {
+            table.push_back(
+                {section + std::string("pipeline_parallel_microbatches"),
+                 "parallelism.pipeline_parallel_microbatch_size says the sequences of a micro-batch",
+                 Kind::retired});
+            table.push_back({section + std::string("pipeline_parallel_split_points"),
+                             "parallelism.module_fqns_per_model_part says the contents of each stage",
+                             Kind::retired});
+        }
+        add_moved(table, "float8.", "quantize.linear.float8.",
+                  {"enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "recipe_name",
+                   "filter_fqns", "emulate"});
+        return table;
+    }();
+    return all;
+}
+
+}  // namespace coeus::config

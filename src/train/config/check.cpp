@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per section that has rules over several options; then the degrees of the mesh and the batch,
+// which need the number of ranks.
+#include "check.hpp"
+
+#include "coeus/base/text.hpp"
+#include "value.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace coeus::config {
+
+namespace {
+
+template <class... Args>
+void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+    if (!holds) throw ConfigError("{}", fmt::format(message, std::forward<Args>(args)...));
+}
+
+void check_job(const Config::Job& job) {
+    demand(!job.dump_folder.empty(), "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
+}
+
+void check_model(const Config::Model& model) {
+    demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
+    demand(!model.hf_assets_path.ends_with("tokenizer.model"),
+           "model.hf_assets_path = \"{}\": must be the folder that holds the tokenizer, not the file; give "
+           "\"{}\"",
+           model.hf_assets_path, model.hf_assets_path.substr(0, model.hf_assets_path.find_last_of('/')));
+    demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
+           "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
+    demand(!model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
+           "model.ffn_hidden = {}: is the hidden width as it is, so neither model.ffn_dim_multiplier nor "
+           "model.multiple_of can be given with it",
+           model.ffn_hidden.value_or(0));
+}
+
+void check_training(const Config& config) {
+    const auto& training = config.training;
+    demand(
+        training.global_batch_size < 0 || training.global_batch_size % training.local_batch_size == 0,
+        "training.global_batch_size = {}: must be a multiple of training.local_batch_size = {}; the nearest "
+        "valid value is {}",
+        training.global_batch_size, training.local_batch_size,
+        round_up(training.global_batch_size, training.local_batch_size));
+    demand(training.dtype != "float64" || config.device != "cuda",
+           "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
+    for (const std::string& path : training.dataset_path)
+        demand(!path.empty(), "training.dataset_path: has an empty path in it");
+}
+
+void check_parallelism(const Config& config) {
+    const auto& p = config.parallelism;
+    const int64_t pieces =
+        p.tensor_parallel_degree * (p.context_parallel_degree > 1 ? 2 * p.context_parallel_degree : 1);
+    demand(config.training.seq_len % pieces == 0,
+           "training.seq_len = {}: must be a multiple of {} (tensor_parallel_degree, times twice the "
+           "context_parallel_degree where that is more than 1); the nearest valid value is {}",
+           config.training.seq_len, pieces, round_up(config.training.seq_len, pieces));
+    demand(
+        p.expert_tensor_parallel_degree == 1 || p.expert_tensor_parallel_degree == p.tensor_parallel_degree,
+        "parallelism.expert_tensor_parallel_degree = {}: must be 1 or the tensor_parallel_degree {}",
+        p.expert_tensor_parallel_degree, p.tensor_parallel_degree);
+    demand(p.pipeline_parallel_degree == 1 ||
+               config.training.local_batch_size % p.pipeline_parallel_microbatch_size == 0,
+           "training.local_batch_size = {}: must be a multiple of "
+           "parallelism.pipeline_parallel_microbatch_size = {}; "
+           "the nearest valid value is {}",
+           config.training.local_batch_size, p.pipeline_parallel_microbatch_size,
+           round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
+}
+
+void check_checkpoint(const Config::Checkpoint& checkpoint) {
+    demand(!checkpoint.folder.empty(),
+           "checkpoint.folder = \"\": must name a folder, such as \"checkpoint\"");
+    demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
+           "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
+           "checkpoint.initial_load_model_only = true");
+    demand(!checkpoint.initial_load_in_hf_quantized ||
+               (checkpoint.initial_load_in_hf && !checkpoint.initial_load_path.empty()),
+           "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true and "
+           "checkpoint.initial_load_path");
+    demand(!checkpoint.last_save_in_hf || checkpoint.last_save_model_only,
+           "checkpoint.last_save_in_hf: a Hugging Face folder holds only a model; set "
+           "checkpoint.last_save_model_only = true");
+}
+
+void check_validation(const Config::Validation& validation) {
+    for (const std::string& path : validation.dataset_path)
+        demand(!path.empty(), "validation.dataset_path: has an empty path in it");
+}
+
+void check_profiling(const Config::Profiling& profiling) {
+    demand(!profiling.enable_profiling ||
+               profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
+           "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
+           profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
+}
+
+bool is_built(const Option& option, const std::string& choice) {
+    return option.built.empty() ||
+           std::find(option.built.begin(), option.built.end(), choice) != option.built.end();
+}
+
+}  // namespace
+
+void check(const Config& config) {
+    check_job(config.job);
+    check_profiling(config.profiling);
+    check_model(config.model);
+    check_training(config);
+    check_parallelism(config);
+    check_checkpoint(config.checkpoint);
+    check_validation(config.validation);
+}
+
+Words not_built_yet(const Config& config) {
+    Words lines;
+    Config given = config, plain;
+    for (const Option& option : options()) {
+        const auto value = value_of(option, given);
+        if (!value) continue;
+        const auto usual = value_of(option, plain);
+        const std::string* choice = value->as<std::string>();
+        if (option.status == Status::not_built && value != usual)
+            lines.push_back(fmt::format("{} = {}: {} is not built yet; what works is {}", option.name,
+                                        toml_text(*value), option.why, toml_text(*usual)));
+        else if (choice != nullptr && !is_built(option, *choice))
+            lines.push_back(fmt::format("{} = {}: is not built yet; what works is {}", option.name,
+                                        toml_text(*value), join(option.built, ", ")));
+    }
+    for (const auto& [name, paths] : {std::pair("training.dataset_path", &config.training.dataset_path),
+                                      std::pair("validation.dataset_path", &config.validation.dataset_path)})
+        if (paths->size() > 1)
+            lines.push_back(
+                fmt::format("{}: blending {} files is not built yet; give one", name, paths->size()));
+    if (config.training.dataset_path.empty())
+        lines.push_back(
+            fmt::format("training.dataset = \"{}\": reading data sets by name is not built yet; give a "
+                        "text, JSONL or token file as training.dataset_path",
+                        config.training.dataset));
+    return lines;
+}
+
+}  // namespace coeus::config

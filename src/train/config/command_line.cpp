@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of `coeus train`, by Boost.Program_options: --a.b=v, --a.b v, bare --a.b and --a.no_b for
+// booleans; no prefix guessing; of an option given twice the last one counts. Below it the deck, the decks it
+// includes, and the environment: in each the first that says something wins.
+#include "check.hpp"
+#include "coeus/base/text.hpp"
+#include "deck.hpp"
+
+#include <boost/program_options.hpp>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+namespace coeus {
+
+namespace {
+
+using namespace config;
+namespace po = boost::program_options;
+
+constexpr const char* here = "command line";
+
+// Options of the command, not of a deck.
+constexpr const char* dry_run_option = "dry_run";
+constexpr const char* ranks_option = "ranks";
+constexpr int64_t max_ranks = 1 << 24;
+
+// One word after an option of a given type, kept as a Setting.
+class Word : public po::value_semantic {
+public:
+    Word(std::string name, Type type) : name_(std::move(name)), type_(type) {}
+    std::string name() const override { return "arg"; }
+    unsigned min_tokens() const override { return 1; }
+    unsigned max_tokens() const override { return 1; }
+    bool is_composing() const override { return false; }
+    bool is_required() const override { return false; }
+    bool apply_default(boost::any&) const override { return false; }
+    void notify(const boost::any&) const override {}
+    void parse(boost::any& stored, const std::vector<std::string>& words, bool) const override {
+        stored = Setting{name_, value_of_word(type_, words.at(0)), words.at(0), here};
+    }
+
+private:
+    std::string name_;
+    Type type_;
+};
+
+void add(po::options_description& table, const std::string& name, Type type) {
+    table.add_options()(name.c_str(), new Word(name, type));
+}
+
+po::options_description option_table() {
+    po::options_description table;
+    for (const Option& option : options()) add(table, option.name, option.type);
+    for (const Alias& alias : aliases()) add(table, alias.old_name, type_named(alias.old_name, here));
+    add(table, dry_run_option, Type::boolean);
+    add(table, ranks_option, Type::integer);
+    return table;
+}
+
+bool is_boolean(const std::string& name) {
+    if (name == dry_run_option) return true;
+    const Alias* alias = find_alias(name);
+    const Option* option = find_option(name);
+    return (option != nullptr || alias != nullptr) && type_named(name, here) == Type::boolean;
+}
+
+// "a.no_b" -> "a.b"; "" where the last part does not begin with no_
+std::string without_no(const std::string& name) {
+    const size_t dot = name.rfind('.');
+    const size_t start = dot == std::string::npos ? 0 : dot + 1;
+    return name.compare(start, 3, "no_") == 0 ? name.substr(0, start) + name.substr(start + 3) : "";
+}
+
+// Takes a boolean that stands alone, --a.b or --a.no_b, or before a word that is true or false. Everything
+// else is left to Boost.
+std::vector<po::option> take_boolean(std::vector<std::string>& words) {
+    if (!words[0].starts_with("--")) return {};
+    const std::string name = words[0].substr(2), positive = without_no(name);
+    std::string value = "true", key = name;
+    if (!is_boolean(name)) {
+        if (positive.empty() || !is_boolean(positive)) return {};
+        value = "false";
+        key = positive;
+    }
+    po::option taken(key, {value});
+    taken.original_tokens = {words[0]};
+    words.erase(words.begin());
+    if (key == name && !words.empty() && value_of_word(Type::boolean, words[0]).as<bool>() != nullptr) {
+        taken.value = {words[0]};
+        words.erase(words.begin());
+    }
+    return {taken};
+}
+
+struct Found {
+    po::variables_map options;
+    Words words;  // the deck
+};
+
+Found parse(const std::vector<std::string>& arguments) {
+    using namespace po::command_line_style;
+    const po::options_description table = option_table();
+    Found found;
+    try {
+        const po::parsed_options parsed = po::command_line_parser(arguments)
+                                              .options(table)
+                                              .style(allow_long | long_allow_adjacent | long_allow_next)
+                                              .extra_style_parser(take_boolean)
+                                              .allow_unregistered()
+                                              .run();
+        for (const po::option& option : parsed.options) {
+            const std::string& word = option.original_tokens.at(0);
+            if (option.string_key.empty() && word.size() > 1 && word.starts_with('-'))
+                throw ConfigError("{}: {}: options begin with two dashes", here, word);
+            if (option.unregistered) type_named(option.string_key, here);  // says what is near
+            if (option.string_key.empty()) found.words.push_back(word);
+        }
+        po::store(parsed, found.options);
+    } catch (const po::invalid_command_line_syntax& error) {
+        throw ConfigError("{}: {} needs a value: {}=VALUE", here, error.get_option_name(),
+                          error.get_option_name());
+    }
+    return found;
+}
+
+std::optional<Setting> take(po::variables_map& given, const std::string& name) {
+    const auto found = given.find(name);
+    if (found == given.end()) return std::nullopt;
+    const Setting setting = found->second.as<Setting>();
+    given.erase(found);
+    return setting;
+}
+
+// The deck: a word of its own or --job.config_file.
+std::string deck_of(const Found& found) {
+    if (found.words.size() > 1)
+        throw ConfigError("{}: one deck at most, but there are {}: {}; a deck can include others", here,
+                          found.words.size(), join(found.words, ", "));
+    const auto named = found.options.find("job.config_file");
+    const std::string file = named == found.options.end() ? "" : named->second.as<Setting>().text;
+    if (!file.empty() && !found.words.empty() && file != found.words[0])
+        throw ConfigError("{}: two decks: {} and --job.config_file={}; leave one out", here, found.words[0],
+                          file);
+    return found.words.empty() ? file : found.words[0];
+}
+
+void add_environment(Settings& settings) {
+    const char* ranks = std::getenv("LOG_RANK");
+    if (ranks != nullptr && *ranks != '\0')
+        add_layer({{"log.ranks", {std::string(ranks)}, ranks, "environment variable LOG_RANK"}}, settings);
+}
+
+// False for what asks for nothing: false, an empty text, an empty list.
+bool asks(const TomlValue& value) {
+    if (const bool* boolean = value.as<bool>()) return *boolean;
+    if (const std::string* text = value.as<std::string>()) return !text->empty();
+    const TomlValue::List* list = value.as<TomlValue::List>();
+    return list == nullptr || !list->empty();
+}
+
+// One notice per reason, naming all options it goes for.
+void add_no_effect_notices(const Settings& settings, Words& notices) {
+    std::vector<std::pair<std::string, Words>> reasons;
+    for (const Option& option : options()) {
+        const auto setting = settings.find(option.name);
+        if (option.status != Status::no_effect || setting == settings.end() || !asks(setting->second.value))
+            continue;
+        if (reasons.empty() || reasons.back().first != option.why) reasons.push_back({option.why, {}});
+        reasons.back().second.push_back(setting->second.name);
+    }
+    for (const auto& [why, names] : reasons)
+        notices.push_back(
+            fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
+}
+
+// Values that depend on others where they are not given, and old spellings of converters.
+void complete(const Settings& settings, Config& config) {
+    if (!settings.contains("validation.seq_len")) config.validation.seq_len = config.training.seq_len;
+    if (!settings.contains("validation.local_batch_size"))
+        config.validation.local_batch_size = config.training.local_batch_size;
+    for (std::string& converter : config.model.converters)
+        if (converter == "float8" || converter == "mx") converter = "quantize.linear." + converter;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+    CommandLine result;
+    Found found = parse(arguments);
+    const std::string deck = deck_of(found);
+    if (const auto setting = take(found.options, dry_run_option)) {
+        const bool* on = setting->value.as<bool>();
+        if (on == nullptr) reject(*setting, "must be true or false");
+        result.dry_run = *on;
+    }
+    if (const auto setting = take(found.options, ranks_option)) {
+        const int64_t* ranks = setting->value.as<int64_t>();
+        if (ranks == nullptr || *ranks < 1 || *ranks > max_ranks)
+            reject(*setting, fmt::format("must be a whole number from 1 to {}", max_ranks));
+        if (!result.dry_run)
+            throw ConfigError(
+                "{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun", here);
+        result.ranks = int(*ranks);
+    }
+
+    Settings settings;
+    std::vector<Setting> given;
+    for (const auto& [name, value] : found.options) given.push_back(value.as<Setting>());
+    add_layer(std::move(given), settings);
+    if (!deck.empty()) add_deck(deck, settings);
+    add_environment(settings);
+
+    Config& config = result.config;
+    for (const Option& option : options())
+        if (const auto setting = settings.find(option.name); setting != settings.end())
+            assign(option, setting->second, config);
+    config.job.config_file = deck;
+    complete(settings, config);
+    add_no_effect_notices(settings, result.notices);
+    check(config);
+    const Words missing = not_built_yet(config);
+    if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
+    for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
+    return result;
+}
+
+}  // namespace coeus

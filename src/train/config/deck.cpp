@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck.hpp"
+
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace coeus::config {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Words included(const TomlEntry& entry) {
+    const auto refuse = [&]() {
+        throw ConfigError("{}: include = {}: must be the path of a deck, or a list of paths", entry.place,
+                          toml_text(entry.value));
+    };
+    TomlValue::List list = {entry.value};
+    if (const auto* several = entry.value.as<TomlValue::List>()) list = *several;
+    Words files;
+    for (const TomlValue& element : list) {
+        const std::string* file = element.as<std::string>();
+        if (file == nullptr || file->empty()) refuse();
+        files.push_back(*file);
+    }
+    return files;
+}
+
+// `chain`: the decks that led here, each included by the one before it.
+void add(const fs::path& file, Words chain, Settings& settings) {
+    const auto is_this = [&](const std::string& other) {
+        std::error_code ignored;
+        return fs::equivalent(file, other, ignored);
+    };
+    const bool again = std::any_of(chain.begin(), chain.end(), is_this);
+    const std::string includer = chain.empty() ? "" : chain.back();
+    chain.push_back(file.string());
+    if (again) throw ConfigError("{}: a deck cannot include itself: {}", includer, join(chain, " includes "));
+
+    std::vector<Setting> given;
+    Words includes;
+    for (TomlEntry& entry : read_toml(file)) {
+        if (entry.key == "include")
+            includes = included(entry);
+        else
+            given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
+    }
+    add_layer(std::move(given), settings);
+    std::reverse(includes.begin(), includes.end());
+    for (const std::string& include : includes)
+        add((file.parent_path() / include).lexically_normal(), chain, settings);
+}
+
+}  // namespace
+
+void add_deck(const std::string& file, Settings& settings) {
+    add(file, {}, settings);
+}
+
+}  // namespace coeus::config

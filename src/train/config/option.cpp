@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "option.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace coeus::config {
+
+namespace {
+
+constexpr double max_degree = 65536;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+template <class T>
+constexpr Type type_of() {
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) return Type::boolean;
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>)
+        return Type::integer;
+    if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return Type::real;
+    if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Type::integers;
+    if constexpr (std::is_same_v<T, Words>) return Type::words;
+    if constexpr (std::is_same_v<T, std::vector<Words>>) return Type::word_lists;
+    return Type::text;
+}
+
+Option option_of(Field field, std::string meaning, Status status, std::string why) {
+    Config config;
+    Option option;
+    option.name = field.name;
+    option.slot = field.slot;
+    option.type = std::visit([]<class T>(T*) { return type_of<T>(); }, field.slot(config));
+    option.meaning = std::move(meaning);
+    option.status = status;
+    option.why = std::move(why);
+    return option;
+}
+
+template <class T>
+std::map<std::string, const T*, std::less<>> index(const std::vector<T>& all, std::string T::*name) {
+    std::map<std::string, const T*, std::less<>> by_name;
+    for (const T& one : all) {
+        const bool is_new = by_name.emplace(one.*name, &one).second;
+        require(is_new, "an option is in the table twice");
+    }
+    return by_name;
+}
+
+template <class T>
+const T* find_in(const std::map<std::string, const T*, std::less<>>& by_name, std::string_view name) {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+const Rule at_least_0 = {"at least 0", [](double v) { return v >= 0; }, [](double) { return 0.0; }};
+const Rule at_least_1 = {"at least 1", [](double v) { return v >= 1; }, [](double) { return 1.0; }};
+const Rule all_or_some = {"at least 1, or -1", [](double v) { return v >= 1 || v == -1; },
+                          [](double v) { return v < -0.5 ? -1.0 : 1.0; }};
+const Rule step_or_newest = {"at least 0, or -1 for the newest", [](double v) { return v >= -1; },
+                             [](double) { return -1.0; }};
+const Rule all_or_two = {"at least 2, or 0 to keep all", [](double v) { return v >= 2 || v == 0; },
+                         [](double v) { return v < 0 ? 0.0 : 2.0; }};
+const Rule degree = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max_degree; },
+                     [](double v) { return v < 1 ? 1.0 : max_degree; }};
+const Rule degree_or_rest = {"from 1 to 65536, or -1 for the ranks that are left",
+                             [](double v) { return (v >= 1 && v <= max_degree) || v == -1; },
+                             [](double v) { return v > max_degree ? max_degree : -1.0; }};
+const Rule positive = {"greater than 0", [](double v) { return v > 0 && v < infinity; }};
+const Rule positive_or_infinite = {"greater than 0 (inf: no limit)", [](double v) { return v > 0; }};
+const Rule not_negative = {"at least 0", [](double v) { return v >= 0 && v < infinity; },
+                           [](double) { return 0.0; }};
+const Rule below_1 = {"at least 0 and less than 1", [](double v) { return v >= 0 && v < 1; }};
+const Rule fraction = {"from 0 to 1", [](double v) { return v >= 0 && v <= 1; },
+                       [](double v) { return v > 1 ? 1.0 : 0.0; }};
+
+Option Option::obeys(const Rule& r) && {
+    rule = &r;
+    return std::move(*this);
+}
+
+Option Option::one_of(Words all, Words that_work) && {
+    choices = std::move(all);
+    built = std::move(that_work);
+    return std::move(*this);
+}
+
+Option Option::defaults_to(std::string note) && {
+    default_note = std::move(note);
+    return std::move(*this);
+}
+
+bool Option::is_optional() const {
+    if (slot == nullptr) return false;
+    Config config;
+    const Slot place = slot(config);
+    return std::holds_alternative<std::optional<bool>*>(place) ||
+           std::holds_alternative<std::optional<int64_t>*>(place) ||
+           std::holds_alternative<std::optional<double>*>(place);
+}
+
+std::string Option::section() const {
+    const size_t dot = name.rfind('.');
+    return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+Option works(Field field, std::string meaning) {
+    return option_of(field, std::move(meaning), Status::works, "");
+}
+
+Option dormant(Field field, std::string with, std::string meaning) {
+    return option_of(field, std::move(meaning), Status::dormant, std::move(with));
+}
+
+Option not_built(Field field, std::string what, std::string meaning) {
+    return option_of(field, std::move(meaning), Status::not_built, std::move(what));
+}
+
+Option no_effect(std::string name, Type type, std::string why, std::string meaning) {
+    Option option;
+    option.name = std::move(name);
+    option.type = type;
+    option.meaning = std::move(meaning);
+    option.status = Status::no_effect;
+    option.why = std::move(why);
+    return option;
+}
+
+const std::vector<Option>& options() {
+    static const std::vector<Option> all = [] {
+        std::vector<Option> table;
+        for (const auto& part :
+             {job_options(), model_options(), training_options(), parallel_options(), other_options()})
+            table.insert(table.end(), part.begin(), part.end());
+        return table;
+    }();
+    return all;
+}
+
+const Option* find_option(std::string_view name) {
+    static const auto by_name = index(options(), &Option::name);
+    return find_in(by_name, name);
+}
+
+const Alias* find_alias(std::string_view name) {
+    static const auto by_name = index(aliases(), &Alias::old_name);
+    return find_in(by_name, name);
+}
+
+}  // namespace coeus::config

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the run as such: where it writes, what it shows and measures; and, at the end of the table,
+// those of torchtitan's helpers.
+#include "option.hpp"
+
+namespace coeus::config {
+
+namespace {
+
+constexpr const char* no_python = "Coeus is one program and loads no Python modules";
+constexpr const char* no_torchft =
+    "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
+constexpr const char* no_watchdog = "the watchdog over collectives is not built yet";
+constexpr const char* planned_memory = "memory is planned before step 1 and not allocated later";
+
+}  // namespace
+
+std::vector<Option> job_options() {
+    const auto tracing = [](Field field, const char* meaning) {
+        return dormant(field, "profiling.enable_profiling", meaning).obeys(at_least_0);
+    };
+    return {
+        works(COEUS_FIELD(device),
+              "where to compute; auto: a GPU where there is one and Coeus is built for it")
+            .one_of({"auto", "cpu", "cuda"}, {"auto", "cpu"}),
+
+        works(COEUS_FIELD(job.config_file), "the deck; the same as giving it as first argument"),
+        works(COEUS_FIELD(job.dump_folder), "folder of everything the run writes"),
+        works(COEUS_FIELD(job.description), "free text, said at the start"),
+        works(COEUS_FIELD(job.print_config), "print the effective deck at the start"),
+        works(COEUS_FIELD(job.save_config_file),
+              "also write the effective deck to this file under dump_folder"),
+        no_effect("job.custom_config_module", Type::text, no_python,
+                  "Python module that extends the options"),
+        no_effect("job.use_for_integration_test", Type::boolean, "the tests of Coeus do not read it",
+                  "marks decks of an integration test"),
+
+        works(COEUS_FIELD(debug.seed), "seed of initial weights, data order and stochastic rounding")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(debug.deterministic), "same bits for the same seed; always so in Coeus"),
+        no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",
+                  "warn where an operation is not deterministic"),
+        dormant(COEUS_FIELD(debug.moe_force_load_balance), "models with experts",
+                "assign experts round-robin, for measuring"),
+
+        works(COEUS_FIELD(log.ranks), "ranks whose lines appear on the terminal; LOG_RANK sets it too")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(log.quiet), "show only warnings and errors on the terminal"),
+
+        not_built(COEUS_FIELD(profiling.enable_profiling), "tracing", "write traces of some steps"),
+        dormant(COEUS_FIELD(profiling.save_traces_folder), "profiling.enable_profiling",
+                "folder of the traces under dump_folder"),
+        dormant(COEUS_FIELD(profiling.profile_freq), "profiling.enable_profiling",
+                "length of a cycle of tracing, in steps")
+            .obeys(at_least_1),
+        tracing(COEUS_FIELD(profiling.profiler_active), "traced steps of each cycle"),
+        tracing(COEUS_FIELD(profiling.profiler_warmup), "steps of each cycle that warm the tracer up"),
+        no_effect("profiling.enable_memory_snapshot", Type::boolean, planned_memory,
+                  "dump the allocator's history"),
+        no_effect("profiling.save_memory_snapshot_folder", Type::text, planned_memory,
+                  "folder of the allocator's history"),
+
+        works(COEUS_FIELD(metrics.log_freq), "log step 1 and every so many steps").obeys(at_least_1),
+        not_built(COEUS_FIELD(metrics.enable_tensorboard), "writing TensorBoard files",
+                  "write TensorBoard event files"),
+        dormant(COEUS_FIELD(metrics.save_tb_folder), "metrics.enable_tensorboard",
+                "folder of the event files under dump_folder"),
+        dormant(COEUS_FIELD(metrics.save_for_all_ranks), "metrics.enable_tensorboard",
+                "event files of every rank, not of one"),
+        no_effect("metrics.enable_wandb", Type::boolean,
+                  "Coeus talks to no outside service; metrics.jsonl has all figures",
+                  "send metrics to wandb"),
+        works(COEUS_FIELD(metrics.disable_color_printing), "no colour on the terminal"),
+
+    };
+}
+
+std::vector<Option> other_options() {
+    return {
+        no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
+                  "time-out of collectives until the first step is done"),
+        no_effect("comm.train_timeout_seconds", Type::integer, no_watchdog,
+                  "time-out of collectives after the first step"),
+        no_effect("comm.trace_buf_size", Type::integer, no_watchdog, "number of collectives remembered"),
+        no_effect("comm.save_traces_folder", Type::text, no_watchdog, "folder of dumped collectives"),
+        no_effect("comm.save_traces_file_prefix", Type::text, no_watchdog, "first part of the dumps' names"),
+        no_effect("comm.mode", Type::text, "--dry_run --ranks N tries a mesh without its ranks",
+                  "communication without other ranks"),
+
+        no_effect("fault_tolerance.enable", Type::boolean, no_torchft, "replica groups that may fail"),
+        no_effect("fault_tolerance.process_group", Type::text, no_torchft, "gloo or nccl"),
+        no_effect("fault_tolerance.process_group_timeout_ms", Type::integer, no_torchft, "its time-out"),
+        no_effect("fault_tolerance.replica_id", Type::integer, no_torchft, "number of this replica group"),
+        no_effect("fault_tolerance.group_size", Type::integer, no_torchft, "number of replica groups"),
+        no_effect("fault_tolerance.min_replica_size", Type::integer, no_torchft,
+                  "replica groups a step needs"),
+        no_effect("fault_tolerance.semi_sync_method", Type::text, no_torchft, "local_sgd or diloco"),
+        no_effect("fault_tolerance.sync_steps", Type::integer, no_torchft, "steps between exchanges"),
+        no_effect("fault_tolerance.should_quantize", Type::boolean, no_torchft, "exchange in few bits"),
+        no_effect("fault_tolerance.num_fragments", Type::integer, no_torchft, "parts exchanged in turn"),
+        no_effect("fault_tolerance.fragment_sync_delay", Type::integer, no_torchft,
+                  "steps a part may be late"),
+        no_effect("fault_tolerance.fragment_update_alpha", Type::real, no_torchft,
+                  "weight of the local part"),
+        no_effect("fault_tolerance.module_fqns_per_model_fragment", Type::word_lists, no_torchft,
+                  "contents of the parts"),
+
+        no_effect("memory_estimation.enable", Type::boolean, "--dry_run plans memory without running",
+                  "estimate memory instead of training"),
+        no_effect("memory_estimation.disable_fake_mode", Type::boolean,
+                  "--dry_run plans memory without running", "estimate with real tensors"),
+        no_effect("experimental.custom_import", Type::text, no_python, "Python module to import"),
+        no_effect("experimental.custom_args_module", Type::text, no_python,
+                  "Python module that extends the options"),
+        no_effect("experimental.custom_model_path", Type::text, no_python, "folder of a Python model"),
+        no_effect("experimental.enable_compiled_autograd", Type::boolean,
+                  "kernels are compiled when Coeus is built", "PyTorch's compiled autograd"),
+    };
+}
+
+}  // namespace coeus::config

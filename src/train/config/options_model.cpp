@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of the model and of its optimizer.
+#include "option.hpp"
+
+namespace coeus::config {
+
+namespace {
+
+Option override_of(Field field, const char* meaning, const Rule& rule) {
+    return works(field, meaning).obeys(rule).defaults_to("the flavour's");
+}
+
+}  // namespace
+
+std::vector<Option> model_options() {
+    return {
+        works(COEUS_FIELD(model.name), "model family")
+            .one_of({"llama3", "llama2", "llama4", "deepseek_v3", "qwen3", "gpt_oss", "flux"},
+                    {"llama3", "llama2"}),
+        works(COEUS_FIELD(model.flavor),
+              "size, a name of the family's table; hf: shapes of hf_assets_path/config.json"),
+        works(COEUS_FIELD(model.hf_assets_path),
+              "folder with tokenizer.json, and config.json and weights where they are used"),
+        works(COEUS_FIELD(model.tokenizer_path),
+              "the tokenizer's place where it is not hf_assets_path (torchtitan's older option)"),
+        works(COEUS_FIELD(model.norm_type),
+              "kind of normalisation; fused_rmsnorm is rmsnorm, np_layernorm has no weights")
+            .one_of({"rmsnorm", "fused_rmsnorm", "layernorm", "np_layernorm"}),
+        not_built(COEUS_FIELD(model.converters), "training in 8 bits",
+                  "parts of the model to compute in few bits")
+            .one_of({"quantize.linear.float8", "quantize.grouped_mm.float8", "quantize.linear.mx",
+                     "quantize.grouped_mm.mx", "float8", "mx"}),
+        no_effect("model.print_after_conversion", Type::boolean, "the model is not rewritten by converters",
+                  "print the converted model"),
+        override_of(COEUS_FIELD(model.dim), "width of the residual stream", at_least_1),
+        override_of(COEUS_FIELD(model.n_layers), "number of blocks", at_least_1),
+        override_of(COEUS_FIELD(model.n_heads), "query heads", at_least_1),
+        override_of(COEUS_FIELD(model.n_kv_heads), "key and value heads; must divide n_heads", at_least_1),
+        override_of(COEUS_FIELD(model.head_dim), "width of a head", at_least_1).defaults_to("dim / n_heads"),
+        override_of(COEUS_FIELD(model.vocab_size), "rows of embedding and head", at_least_1),
+        override_of(COEUS_FIELD(model.ffn_hidden), "hidden width of the feed-forward layer, as it is",
+                    at_least_1),
+        override_of(COEUS_FIELD(model.ffn_dim_multiplier),
+                    "hidden width = 8/3 dim times this, rounded up to multiple_of", positive),
+        override_of(COEUS_FIELD(model.multiple_of), "what the hidden width is rounded up to", at_least_1),
+        override_of(COEUS_FIELD(model.rope_theta), "base of the rotary embedding", positive),
+        override_of(COEUS_FIELD(model.rope_scaling_factor),
+                    "Llama 3.1's scaling of long wavelengths; 1: none", positive),
+        override_of(COEUS_FIELD(model.norm_eps), "epsilon of the normalisation", positive),
+        works(COEUS_FIELD(model.tied_embeddings), "embedding and head share their weights")
+            .defaults_to("the flavour's"),
+        override_of(COEUS_FIELD(model.max_seq_len), "longest sequence the model is made for", at_least_1),
+
+        works(COEUS_FIELD(optimizer.name), "AdamW decays weights apart from the gradient, Adam through it")
+            .one_of({"AdamW", "Adam"}),
+        works(COEUS_FIELD(optimizer.lr), "learning rate after the warm-up").obeys(not_negative),
+        works(COEUS_FIELD(optimizer.beta1), "decay of the first moment").obeys(below_1),
+        works(COEUS_FIELD(optimizer.beta2), "decay of the second moment").obeys(below_1),
+        works(COEUS_FIELD(optimizer.eps), "added to the square root of the second moment")
+            .obeys(not_negative),
+        works(COEUS_FIELD(optimizer.weight_decay), "decay of all weights, norms and embeddings included")
+            .obeys(not_negative),
+        no_effect("optimizer.implementation", Type::text,
+                  "there is one implementation, in one pass over the weights", "fused, foreach or for-loop"),
+        no_effect("optimizer.fused", Type::boolean,
+                  "there is one implementation, in one pass over the weights", "PyTorch's fused optimizer"),
+        no_effect("optimizer.foreach", Type::boolean,
+                  "there is one implementation, in one pass over the weights", "PyTorch's foreach optimizer"),
+        not_built(COEUS_FIELD(optimizer.early_step_in_backward),
+                  "the optimizer step during the backward pass",
+                  "update each weight as soon as its gradient is complete"),
+
+        works(COEUS_FIELD(lr_scheduler.warmup_steps), "steps over which the rate rises from 0")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(lr_scheduler.total_steps), "steps of the schedule")
+            .obeys(at_least_1)
+            .defaults_to("training.steps"),
+        works(COEUS_FIELD(lr_scheduler.decay_ratio),
+              "part of the schedule, at its end, in which the rate falls")
+            .obeys(fraction)
+            .defaults_to("all after the warm-up"),
+        works(COEUS_FIELD(lr_scheduler.decay_type), "shape of the fall").one_of({"linear", "sqrt", "cosine"}),
+        works(COEUS_FIELD(lr_scheduler.min_lr_factor), "the rate falls to this part of optimizer.lr")
+            .obeys(fraction),
+
+        dormant(COEUS_FIELD(encoder.t5_encoder), "model.name = \"flux\"", "T5 text encoder"),
+        dormant(COEUS_FIELD(encoder.clip_encoder), "model.name = \"flux\"", "CLIP text encoder"),
+        dormant(COEUS_FIELD(encoder.autoencoder_path), "model.name = \"flux\"", "autoencoder's weights"),
+        dormant(COEUS_FIELD(encoder.max_t5_encoding_len), "model.name = \"flux\"", "longest T5 prompt")
+            .obeys(at_least_1),
+        dormant(COEUS_FIELD(inference.save_img_folder), "model.name = \"flux\"",
+                "folder of pictures under dump_folder"),
+        dormant(COEUS_FIELD(inference.prompts_path), "model.name = \"flux\"", "file of prompts"),
+        dormant(COEUS_FIELD(inference.local_batch_size), "model.name = \"flux\"", "prompts at a time")
+            .obeys(at_least_1),
+    };
+}
+
+}  // namespace coeus::config

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of how the model is spread over ranks and what is recomputed or computed in few bits.
+#include "option.hpp"
+
+namespace coeus::config {
+
+namespace {
+
+constexpr const char* compiled_ahead = "kernels are compiled when Coeus is built";
+constexpr const char* pytorch_recompute = "it concerns PyTorch's recomputation";
+constexpr const char* no_mx = "MXFP8 is not a format of Coeus";
+
+}  // namespace
+
+std::vector<Option> parallel_options() {
+    const auto pipeline = [](Field field, const char* meaning) {
+        return dormant(field, "parallelism.pipeline_parallel_degree", meaning);
+    };
+    const auto float8 = [](Field field, const char* meaning) {
+        return dormant(field, "model.converters", meaning);
+    };
+    return {
+        works(COEUS_FIELD(parallelism.data_parallel_replicate_degree), "ranks with copies of the weights")
+            .obeys(degree),
+        works(
+            COEUS_FIELD(parallelism.data_parallel_shard_degree),
+            "ranks that share the weights (FSDP); -1: what the other degrees leave; for now they hold copies")
+            .obeys(degree_or_rest),
+        dormant(COEUS_FIELD(parallelism.fsdp_reshard_after_forward), "sharded weights",
+                "give gathered weights back after the forward pass")
+            .one_of({"default", "always", "never"}),
+        not_built(COEUS_FIELD(parallelism.tensor_parallel_degree), "tensor parallelism",
+                  "ranks that split each layer")
+            .obeys(degree),
+        dormant(COEUS_FIELD(parallelism.disable_loss_parallel), "parallelism.tensor_parallel_degree",
+                "do not split the loss over them"),
+        dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "parallelism.tensor_parallel_degree",
+                "overlap their communication with GEMMs"),
+        not_built(COEUS_FIELD(parallelism.pipeline_parallel_degree), "pipeline parallelism",
+                  "ranks that split the sequence of layers")
+            .obeys(degree),
+        pipeline(COEUS_FIELD(parallelism.module_fqns_per_model_part), "contents of each stage"),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_first_stage_less_layers),
+                 "cost of the embedding, in layers")
+            .obeys(at_least_0),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_last_stage_less_layers),
+                 "cost of norm and head, in layers")
+            .obeys(at_least_0),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_layers_per_stage), "layers of a stage")
+            .obeys(at_least_1)
+            .defaults_to("even"),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_schedule), "order of the micro-batches")
+            .one_of({"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble",
+                     "ZBVZeroBubble", "DualPipeV", "PipelineScheduleSingle", "PipelineScheduleMulti",
+                     "_PipelineScheduleRuntime"}),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_schedule_csv), "file with an order of one's own"),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_microbatch_size), "sequences of a micro-batch")
+            .obeys(at_least_1),
+        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap),
+                 "DualPipeV: overlap the exchange of experts"),
+        not_built(COEUS_FIELD(parallelism.context_parallel_degree), "context parallelism",
+                  "ranks that split each sequence")
+            .obeys(degree),
+        dormant(COEUS_FIELD(parallelism.context_parallel_load_balancer),
+                "parallelism.context_parallel_degree", "which tokens a rank holds")
+            .one_of({"headtail", "ptrr", "none"}),
+        dormant(COEUS_FIELD(parallelism.context_parallel_rotate_method),
+                "parallelism.context_parallel_degree", "how keys and values travel")
+            .one_of({"allgather", "alltoall"}),
+        not_built(COEUS_FIELD(parallelism.expert_parallel_degree), "expert parallelism",
+                  "ranks that split the experts")
+            .obeys(degree),
+        dormant(COEUS_FIELD(parallelism.expert_tensor_parallel_degree), "parallelism.expert_parallel_degree",
+                "ranks that split each expert")
+            .obeys(degree),
+        dormant(COEUS_FIELD(parallelism.expert_parallel_comm_backend), "parallelism.expert_parallel_degree",
+                "how tokens travel to experts")
+            .one_of({"standard", "deepep", "hybridep"}),
+
+        works(COEUS_FIELD(activation_checkpoint.mode),
+              "which activations are computed again in the backward pass")
+            .one_of({"none", "selective", "full", "memory_budget"}, {"none"}),
+        dormant(COEUS_FIELD(activation_checkpoint.selective_ac_option), "activation_checkpoint.mode",
+                "op, or N: every N-th layer whole"),
+        no_effect("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", Type::words,
+                  pytorch_recompute, "GEMMs that are always computed again"),
+        no_effect("activation_checkpoint.early_stop", Type::boolean, pytorch_recompute,
+                  "stop once all is recomputed"),
+        no_effect("activation_checkpoint.memory_budget", Type::real, pytorch_recompute,
+                  "part of the activations to keep"),
+        no_effect("activation_checkpoint.visualize_memory_budget_pareto", Type::boolean, pytorch_recompute,
+                  "draw its trade-off"),
+        no_effect("activation_checkpoint.preserve_rng_state", Type::boolean, pytorch_recompute,
+                  "same random numbers again"),
+        no_effect("activation_checkpoint.determinism_check", Type::text, pytorch_recompute,
+                  "compare recomputed tensors"),
+        no_effect("activation_checkpoint.debug", Type::boolean, pytorch_recompute,
+                  "record what is recomputed"),
+
+        no_effect("compile.enable", Type::boolean, compiled_ahead, "torch.compile"),
+        no_effect("compile.components", Type::words, compiled_ahead, "what to compile"),
+        no_effect("compile.backend", Type::text, compiled_ahead, "which compiler"),
+
+        float8(COEUS_FIELD(quantize.linear.float8.enable_fsdp_float8_all_gather), "gather weights in 8 bits"),
+        float8(COEUS_FIELD(quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp),
+               "all scales in one exchange"),
+        float8(COEUS_FIELD(quantize.linear.float8.recipe_name),
+               "granularity of the scales; none is tensorwise")
+            .one_of({"tensorwise", "rowwise", "rowwise_with_gw_hp", "none"}),
+        float8(COEUS_FIELD(quantize.linear.float8.filter_fqns), "layers left in 16 bits"),
+        float8(COEUS_FIELD(quantize.linear.float8.emulate), "compute the 8 bits in software"),
+        float8(COEUS_FIELD(quantize.grouped_mm.float8.fqns), "expert layers to compute in 8 bits"),
+        no_effect("quantize.linear.mx.mxfp8_dim1_cast_kernel_choice", Type::text, no_mx, "kernel of a cast"),
+        no_effect("quantize.linear.mx.recipe_name", Type::text, no_mx, "recipe"),
+        no_effect("quantize.linear.mx.filter_fqns", Type::words, no_mx, "layers left in 16 bits"),
+        no_effect("quantize.grouped_mm.mx.recipe_name", Type::text, no_mx, "recipe"),
+        no_effect("quantize.grouped_mm.mx.fqns", Type::words, no_mx, "expert layers"),
+    };
+}
+
+}  // namespace coeus::config
