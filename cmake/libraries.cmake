@@ -47,4 +47,7 @@ if(app_sources)
     target_compile_definitions(coeus_program PRIVATE COEUS_VERSION="${PROJECT_VERSION}")
     install(TARGETS coeus_program RUNTIME DESTINATION bin)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs DESTINATION share/coeus)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/ DESTINATION share/doc/coeus)
+    install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE
+        DESTINATION share/doc/coeus OPTIONAL)
 endif()
