@@ -124,6 +124,19 @@ std::vector<std::string> Group::names() const {
     return all;
 }
 
+std::vector<std::string> Group::dataset_paths() const {
+    std::vector<std::string> all;
+    for (const std::string& name : names()) {
+        const Handle member(H5Oopen(handle_.id(), name.c_str(), H5P_DEFAULT), close_object);
+        if (member.id() < 0) throw ConfigError("{}: {} is damaged: {}", file_, joined(name_, name), reason());
+        const H5I_type_t type = H5Iget_type(member.id());
+        if (type == H5I_DATASET) all.push_back(name);
+        if (type == H5I_GROUP)
+            for (const std::string& below : group(name).dataset_paths()) all.push_back(name + "/" + below);
+    }
+    return all;
+}
+
 Group Group::create_group(const std::string& path) {
     const Handle links = with_parents(file_);
     const Handle list = creation(H5P_GROUP_CREATE, file_);

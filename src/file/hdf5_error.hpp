@@ -32,6 +32,9 @@ Status check(Status status, const char* call, const std::string& file,
 inline int close_file(int64_t id) {
     return H5Fclose(id);
 }
+inline int close_object(int64_t id) {
+    return H5Oclose(id);
+}
 inline int close_group(int64_t id) {
     return H5Gclose(id);
 }

@@ -142,6 +142,8 @@ public:
     bool has(const std::string& path) const;
     /// Names of the direct members in alphabetical order.
     std::vector<std::string> names() const;
+    /// Paths, relative to this group, of all arrays below it, in alphabetical order within each group.
+    std::vector<std::string> dataset_paths() const;
 
     Group create_group(const std::string& path);
     /// A contiguous array whose space in the file is allocated at once and not filled; groups on the path are

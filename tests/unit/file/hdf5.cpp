@@ -178,6 +178,7 @@ TEST_CASE("names and presence", "[hdf5]") {
     const auto file = hdf5::File::open(sample(folder));
     CHECK(file.names() == std::vector<std::string>{"model", "tokens"});
     CHECK(file.group("model").names() == std::vector<std::string>{"a.weight"});
+    CHECK(file.dataset_paths() == std::vector<std::string>{"model/a.weight", "tokens"});
     CHECK(file.has("model/a.weight"));
     CHECK_FALSE(file.has("model/b"));
     CHECK_FALSE(file.has("no/group/here"));

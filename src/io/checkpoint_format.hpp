@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What writing and reading of checkpoints share: names in the file, and who does which rows.
+#pragma once
+
+#include "coeus/base/log.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "coeus/io/checksum.hpp"
+
+namespace coeus::checkpoint_format {
+
+constexpr const char* format_name = "coeus checkpoint";
+constexpr int64_t format_version = 1;
+constexpr const char* block_rows_attribute = "rows_per_block";
+
+/// Where the sums of an array are: "checksum/model/norm.weight".
+inline std::string checksum_path(const std::string& array) {
+    return "checksum/" + array;
+}
+
+std::string step_file_name(int64_t step);
+std::string model_file_name(int64_t step);
+
+/// The tensor type of a stored type; nothing for those that no tensor has.
+std::optional<Dtype> tensor_type(hdf5::Type type);
+
+/// Rows of a rank's part, counted within the part.
+struct Rows {
+    int64_t first, count;
+};
+/// What this replica writes, and checks when reading: a share of the rows of a large array, a small one as a
+/// whole in turn.
+Rows share_of(const CheckpointTensor& tensor, size_t number);
+
+/// Rows handled at a time, so that checksum, conversion and transfer find them in the cache.
+inline int64_t rows_at_a_time(int64_t row_bytes) {
+    return std::max(int64_t(1), (int64_t(1) << 20) / std::max(int64_t(1), row_bytes));
+}
+
+}  // namespace coeus::checkpoint_format

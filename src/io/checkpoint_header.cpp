@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoints there are, what they say of themselves, and whether their bytes are those that were
+// written.
+#include "checkpoint_format.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+using namespace checkpoint_format;
+
+namespace {
+
+/// Files "<prefix>12345678.h5", oldest first.
+std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix) {
+    std::vector<StepFile> all;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
+        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
+        int64_t step = 0;
+        const auto [end, status] = std::from_chars(first, last, step);
+        if (status == std::errc() && end == last && step >= 0) all.push_back({step, entry.path().string()});
+    }
+    std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
+    return all;
+}
+
+}  // namespace
+
+std::vector<StepFile> list_checkpoints(const std::string& folder) {
+    return list_files(folder, "step-");
+}
+
+std::string newest_weights(const std::string& folder) {
+    std::vector<StepFile> all = list_files(folder, "model-");
+    for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
+    std::stable_sort(all.begin(), all.end(),
+                     [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
+    for (auto file = all.rbegin(); file != all.rend(); ++file) {
+        try {
+            read_checkpoint_header(file->path);
+            return file->path;
+        } catch (const ConfigError& error) {
+            log::warn("passed over: {}", error.what());
+        }
+    }
+    throw ConfigError("{} has no checkpoint (step-*.h5 or model-*.h5){}", folder,
+                      all.empty() ? "" : " that is sound");
+}
+
+CheckpointHeader read_checkpoint_header(const std::string& path) {
+    const hdf5::File file = hdf5::File::open(path);
+    if (!file.has_attribute("format") || file.string_attribute("format") != format_name)
+        throw ConfigError("{} is an HDF5 file, but not a checkpoint of Coeus", path);
+    if (const int64_t version = file.int_attribute("format_version"); version != format_version)
+        throw ConfigError("{} is a checkpoint of format version {}; this program reads version {}", path,
+                          version, format_version);
+    const hdf5::Group train = file.group("train");
+    CheckpointHeader header;
+    header.train = {.step = train.int_attribute("step"),
+                    .tokens_seen = train.int_attribute("tokens_seen"),
+                    .seed = train.int_attribute("seed"),
+                    .sample = train.int_attribute("sample"),
+                    .deck = train.string_attribute("deck"),
+                    .version = train.string_attribute("version"),
+                    .model = train.string_attribute("model")};
+    header.full = file.has("optimizer");
+    for (const char* top : {"model", "optimizer"}) {
+        if (!file.has(top)) continue;
+        for (const std::string& below : file.group(top).dataset_paths()) {
+            const std::string name = std::string(top) + "/" + below;
+            const hdf5::Dataset array = file.dataset(name);
+            header.arrays.push_back({name, array.type(), array.shape()});
+        }
+    }
+    return header;
+}
+
+std::vector<DamagedRows> verify_checkpoint(const std::string& path,
+                                           const std::function<void(int64_t, int64_t)>& progress) {
+    const CheckpointHeader header = read_checkpoint_header(path);
+    const hdf5::File file = hdf5::File::open(path);
+    int64_t total = 0, done = 0;
+    for (const auto& array : header.arrays) total += array.shape.count() * hdf5::size_of(array.type);
+    std::vector<DamagedRows> damaged;
+    std::vector<std::byte> block;
+    for (const auto& array : header.arrays) {
+        const hdf5::Dataset elements = file.dataset(array.path);
+        const hdf5::Dataset checksums = file.dataset(checksum_path(array.path));
+        const auto expected = checksums.read_all<uint64_t>();
+        const int64_t bytes = hdf5::size_of(array.type), rows = array.shape.rows(), cols = array.shape.cols();
+        const int64_t block_rows = checksums.int_attribute(block_rows_attribute);
+        if (bytes == 0 || block_rows < 1 || int64_t(expected.size()) != div_ceil(rows, block_rows))
+            throw ConfigError("{}: the checksums of {} do not fit it", path, array.path);
+        block.resize(size_t(std::min(block_rows, rows) * cols * bytes));
+        for (int64_t first = 0; first < rows; first += block_rows) {
+            const int64_t count = std::min(block_rows, rows - first) * cols;
+            elements.read_elements(block.data(), array.type, first * cols, count);
+            if (checksum_of(block.data(), bytes, first * cols, count) != expected[size_t(first / block_rows)])
+                damaged.push_back({array.path, first, std::min(first + block_rows, rows)});
+            done += count * bytes;
+            if (progress) progress(done, total);
+        }
+    }
+    return damaged;
+}
+
+}  // namespace coeus
