@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Includes go down: a folder includes only itself and what cmake/libraries.cmake lets it use. A third-party header
 that is heavy stays in the .cpp files (or private headers) of its one folder."""
+import os
 import re
 import sys
 from pathlib import Path
@@ -57,10 +58,10 @@ def check(path, text, allowed, private_headers):
                 found.append(f"{place}: {folder} must not include {target} ({name})")
             continue
         if quote == '"' and folder:
-            near = [path.parent / name, Path("src") / folder / name]
+            near = [Path(os.path.normpath(p)) for p in (path.parent / name, Path("src", folder, name))]
             if path.parts[0] == "include":
                 found.append(f'{place}: a public header includes by "coeus/<folder>/..." only ({name})')
-            elif ".." in Path(name).parts or not any(p in private_headers for p in near):
+            elif not any(p in private_headers and folder_of(p) == folder for p in near):
                 found.append(f"{place}: not a private header of {folder} ({name})")
             continue
         homes = next((folders for start, folders in HOME.items() if name.startswith(start)), None)
