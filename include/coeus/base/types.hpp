@@ -107,7 +107,11 @@ struct Shape {
     }
     /// Product of all but the last extent: the rows of the matrix that FSDP splits (1 for a vector of one
     /// row).
-    int64_t rows() const { return rank < 2 ? (rank == 0 ? 1 : d[0]) : count() / d[size_t(rank - 1)]; }
+    int64_t rows() const {
+        int64_t n = rank == 1 ? d[0] : 1;
+        for (int i = 0; i + 1 < rank; ++i) n *= d[size_t(i)];
+        return n;
+    }
     /// The last extent, or 1 for a vector, whose elements are its rows.
     int64_t cols() const { return rank < 2 ? 1 : d[size_t(rank - 1)]; }
     bool operator==(const Shape&) const = default;

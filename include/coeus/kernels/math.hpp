@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas of the kernels on scalars, written once for all backends. Acc<T> is the type in which elements
+// of type T are computed: double for double, float for float and bf16. Nothing here needs -ffast-math, which
+// would break the checks for NaN: exp is a polynomial that the compiler turns into vector instructions.
+#pragma once
+
+#include "coeus/base/types.hpp"
+#include "coeus/kernels/kernels.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#ifdef __CUDACC__
+#define COEUS_HD __host__ __device__
+#else
+#define COEUS_HD
+#endif
+
+namespace coeus {
+
+template <class T>
+using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// Elements to and from the type of computation.
+COEUS_HD inline double load(double x) {
+    return x;
+}
+COEUS_HD inline float load(float x) {
+    return x;
+}
+COEUS_HD inline float load(bf16 x) {
+    return float(x);
+}
+template <class T, class A>
+COEUS_HD T store(A x) {
+    if constexpr (std::is_same_v<T, bf16>)
+        return bf16(float(x));
+    else
+        return T(x);
+}
+
+/// exp(x) for float and double, and for GCC vectors F of them with I the integers of the same width.
+/// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf; double: Taylor to degree 13).
+/// Relative error below 2 units in the last place; 0 below the smallest normal number, saturates instead of
+/// overflowing, NaN stays NaN.
+template <class Scalar, class F, class I>
+COEUS_HD inline F exp_polynomial(F x) {
+    constexpr bool is_double = std::is_same_v<Scalar, double>;
+    constexpr Scalar low = is_double ? Scalar(-708.0) : Scalar(-87.3);
+    constexpr Scalar high = is_double ? Scalar(709.0) : Scalar(88.3762626647949);
+    // adding 1.5 * 2^(mantissa bits) rounds to a whole number, which is then in the lowest bits
+    constexpr Scalar magic = is_double ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
+    constexpr Scalar ln2_high = is_double ? Scalar(6.93145751953125E-1) : Scalar(0.693359375);
+    constexpr Scalar ln2_low = is_double ? Scalar(1.42860682030941723212E-6) : Scalar(-2.12194440e-4);
+    constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
+
+    const F zero{};
+    F y = x < low ? zero + low : x;
+    y = y > high ? zero + high : y;
+    const F t = y * Scalar(1.44269504088896341) + magic;
+    const F n = t - magic;
+    const F r = (y - n * ln2_high) - n * ln2_low;
+    F p;
+    if constexpr (is_double) {
+        p = r * Scalar(1.0 / 6227020800) + Scalar(1.0 / 479001600);
+        p = p * r + Scalar(1.0 / 39916800);
+        p = p * r + Scalar(1.0 / 3628800);
+        p = p * r + Scalar(1.0 / 362880);
+        p = p * r + Scalar(1.0 / 40320);
+        p = p * r + Scalar(1.0 / 5040);
+        p = p * r + Scalar(1.0 / 720);
+        p = p * r + Scalar(1.0 / 120);
+        p = p * r + Scalar(1.0 / 24);
+        p = p * r + Scalar(1.0 / 6);
+        p = p * r + Scalar(0.5);
+    } else {
+        p = r * Scalar(1.9875691500E-4) + Scalar(1.3981999507E-3);
+        p = p * r + Scalar(8.3334519073E-3);
+        p = p * r + Scalar(4.1665795894E-2);
+        p = p * r + Scalar(1.6666665459E-1);
+        p = p * r + Scalar(5.0000001201E-1);
+    }
+    p = p * (r * r) + (r + Scalar(1));
+    const I power = (std::bit_cast<I>(t) + bias) << mantissa;
+    p = p * std::bit_cast<F>(power);
+    return x < low ? zero : p;
+}
+
+COEUS_HD inline float exp_of(float x) {
+    return exp_polynomial<float, float, int32_t>(x);
+}
+COEUS_HD inline double exp_of(double x) {
+    return exp_polynomial<double, double, int64_t>(x);
+}
+
+/// silu(x) = x sigmoid(x)
+template <class A>
+COEUS_HD A sigmoid(A x) {
+    return A(1) / (A(1) + exp_of(-x));
+}
+template <class A>
+COEUS_HD A silu(A x) {
+    return x * sigmoid(x);
+}
+/// d silu / dx = sigmoid (1 + x (1 - sigmoid))
+template <class A>
+COEUS_HD A silu_derivative(A x) {
+    const A s = sigmoid(x);
+    return s * (A(1) + x * (A(1) - s));
+}
+
+/// (a, b) turned by the angle with these cosine and sine.
+template <class A>
+COEUS_HD void rotate(A& a, A& b, A cosine, A sine) {
+    const A turned = a * cosine - b * sine;
+    b = a * sine + b * cosine;
+    a = turned;
+}
+
+/// Rounds a float to one of its two bf16 neighbours, upwards with the probability that makes the expectation
+/// exact. `bits`: 16 random bits. NaN and infinity stay what they are.
+COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
+    const uint32_t u = std::bit_cast<uint32_t>(x);
+    bf16 result;
+    const bool finite = (u & 0x7f800000u) != 0x7f800000u;
+    result.bits = finite ? uint16_t((u + (bits & 0xffffu)) >> 16) : bf16::round(x);
+    return result;
+}
+
+/// The numbers of one Adam step, in the type of computation.
+template <class A>
+struct AdamFactors {
+    A clip, beta1, beta2, rest1, rest2;  ///< rest = 1 - beta
+    A decay;                             ///< added to the gradient: decay * weight (Adam)
+    A keep;                              ///< multiplies the weight (AdamW): 1 - learning rate * decay
+    A step_size, inverse_root2, eps;     ///< learning rate / correction1, correction2^-1/2
+};
+template <class A>
+AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& s) {
+    return {.clip = A(s.clip),
+            .beta1 = A(o.beta1),
+            .beta2 = A(o.beta2),
+            .rest1 = A(1 - o.beta1),
+            .rest2 = A(1 - o.beta2),
+            .decay = A(o.decoupled ? 0 : o.weight_decay),
+            .keep = A(o.decoupled ? 1 - s.learning_rate * o.weight_decay : 1),
+            .step_size = A(s.learning_rate / s.bias_correction1),
+            .inverse_root2 = A(1 / std::sqrt(s.bias_correction2)),
+            .eps = A(o.eps)};
+}
+
+/// One element of Adam or AdamW.
+template <class A>
+COEUS_HD void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad, const AdamFactors<A>& f) {
+    const A g = grad * f.clip + weight * f.decay;
+    exp_avg = exp_avg * f.beta1 + g * f.rest1;
+    exp_avg_sq = exp_avg_sq * f.beta2 + g * g * f.rest2;
+    weight = weight * f.keep - f.step_size * exp_avg / (std::sqrt(exp_avg_sq) * f.inverse_root2 + f.eps);
+}
+
+}  // namespace coeus

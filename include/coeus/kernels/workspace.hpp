@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scratch memory of the CPU's kernels in bytes, as pure functions of the shapes: the kernels take just this
+// much from Exec's workspace, and the dry table notes it.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus::workspace {
+
+/// Rows whose weight gradients a norm sums at a time.
+inline constexpr int64_t norm_block = 64;
+/// Elements that a sum takes at a time.
+inline constexpr int64_t sum_block = 1 << 14;
+
+constexpr Dtype acc_of(Dtype type) {
+    return type == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+}
+constexpr int64_t bytes(Dtype type, int64_t count) {
+    return round_up(count * size_of(type), 64);
+}
+
+/// Sums of the weight gradient for each block of rows.
+inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
+    return dweight ? bytes(acc_of(x.dtype), div_ceil(x.rows(), norm_block) * x.cols()) : 0;
+}
+
+/// One double for each block.
+inline int64_t sum(const Tensor& a) {
+    return bytes(Dtype::f64, a.dense() ? div_ceil(a.count(), sum_block) : a.rows());
+}
+
+/// Side of attention's tiles, and query tiles that share one copy of a key tile.
+inline constexpr int64_t attention_tile = 48, attention_query_tiles = 4;
+
+/// A head's width in tiles: whole vectors of 64 bytes.
+inline int64_t attention_width(Dtype type, int64_t head_dim) {
+    return round_up(head_dim, 64 / size_of(acc_of(type)));
+}
+
+/// One thread of the forward: a key and a value tile, scores; for each query tile queries, output, two
+/// statistics.
+inline int64_t attention_per_thread(Dtype type, const AttentionShape& s) {
+    const int64_t width = attention_width(type, s.head_dim), side = attention_tile;
+    return bytes(acc_of(type), side * (2 * width + side + attention_query_tiles * (2 * width + 2)));
+}
+inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
+    return threads * attention_per_thread(type, s);
+}
+
+/// One thread of the backward: keys, values and their gradients for a sequence of one head; four tiles of
+/// queries and outputs' gradients, one of the queries' gradient; two of scores; two statistics.
+inline int64_t attention_backward_per_thread(Dtype type, const AttentionShape& s) {
+    const int64_t width = attention_width(type, s.head_dim), side = attention_tile;
+    return bytes(acc_of(type), 4 * width * round_up(s.sequence, side) + side * (5 * width + 2 * side + 2));
+}
+inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threads) {
+    return threads * attention_backward_per_thread(type, s);
+}
+
+/// bf16 operands as f32, and the product where it is bf16.
+inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b) {
+    if (a.tensor.dtype != Dtype::bf16) return 0;
+    return bytes(Dtype::f32, a.tensor.count()) + bytes(Dtype::f32, b.tensor.count()) +
+           (d.dtype == Dtype::bf16 ? bytes(Dtype::f32, d.count()) : 0);
+}
+
+}  // namespace coeus::workspace

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What forward and backward of attention share: which keys a tile of queries sees, and one sequence and head
+// of each operand. Scores are held transposed, [key][query]: then maxima, sums and masks run along the
+// queries, a vector at a time, without a horizontal operation, and keys need no transposing.
+#pragma once
+
+#include "coeus/kernels/workspace.hpp"
+#include "cpu.hpp"
+#include "tile.hpp"
+
+namespace coeus::cpu {
+
+static_assert(tile_side == workspace::attention_tile);
+
+/// Rows of one sequence in the columns of one head.
+template <class T>
+struct HeadRows {
+    T* data;
+    int64_t ld;
+    HeadRows(Tensor t, const AttentionShape& s, int64_t sequence, int64_t head)
+        : data(t.row<T>(sequence * s.sequence) + head * s.head_dim), ld(t.ld) {}
+    T* row(int64_t i) const { return data + i * ld; }
+};
+
+/// The queries [first, first + rows) of a sequence and the keys they see.
+struct QueryTile {
+    int64_t first, rows;
+    int64_t first_key, last_key;        ///< keys some query sees: [first_key, last_key)
+    int64_t first_common, last_common;  ///< keys that all see
+    int32_t start[tile_side] = {};      ///< first key of each query
+
+    /// `document_start` of the sequence, or null.
+    QueryTile(int64_t first_, int64_t rows_, const int32_t* document_start) : first(first_), rows(rows_) {
+        if (document_start) std::copy(document_start + first, document_start + first + rows, start);
+        first_key = *std::min_element(start, start + rows);
+        first_common = *std::max_element(start, start + rows);
+        last_key = first + rows;
+        last_common = first + 1;
+    }
+    /// True where every query sees all of the keys [key, key + tile_side).
+    bool sees_all(int64_t key) const { return key >= first_common && key + tile_side <= last_common; }
+    bool sees_any(int64_t key) const { return key < last_key && key + tile_side > first_key; }
+};
+
+/// Sets the scores [key][query] of hidden keys to `value`.
+template <class A>
+inline void hide(A* scores, const QueryTile& queries, int64_t first_key, A value) {
+    for (int64_t j = 0; j < tile_side; ++j) {
+        const auto key = int32_t(first_key + j), first = int32_t(queries.first);
+#pragma omp simd
+        for (int32_t i = 0; i < int32_t(tile_side); ++i) {
+            const bool hidden = (key > first + i) | (key < queries.start[i]);
+            scores[j * tile_side + i] = hidden ? value : scores[j * tile_side + i];
+        }
+    }
+}
+
+inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lse,
+                            const Tensor& document_start, const AttentionShape& s) {
+    const int64_t tokens = s.batch * s.sequence;
+    require(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0,
+            "attention: query heads are not a multiple of key/value heads");
+    require(q.rows() == tokens && q.cols() == s.heads * s.head_dim && k.rows() == tokens &&
+                k.cols() == s.kv_heads * s.head_dim && v.rows() == tokens && v.cols() == k.cols(),
+            "attention: operands do not have the shape given");
+    require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
+    require(!document_start || document_start.count() == tokens,
+            "attention: one document start for each token");
+}
+
+}  // namespace coeus::cpu

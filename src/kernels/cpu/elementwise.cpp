@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions, gradient sums and zeros, element by element.
+#include "coeus/kernels/rows/team.hpp"
+#include "cpu.hpp"
+
+#include <cstring>
+
+namespace coeus::cpu {
+
+namespace {
+
+/// Dense tensors as one column of blocks, others by their rows: f(first element of out, of a, count).
+template <class O, class T, class F>
+void for_pairs(Exec& exec, Tensor out, Tensor a, F&& f) {
+    require(out.count() == a.count() && out.rows() == a.rows(),
+            "tensors of an elementwise kernel differ in shape");
+    O* o = out.as<O>();
+    const T* x = a.as<const T>();
+    if (out.dense() && a.dense())
+        parallel_blocks(exec, out.count(), int64_t(1) << 14,
+                        [&](int64_t, int64_t first, int64_t last) { f(o + first, x + first, last - first); });
+    else
+        parallel_rows(exec, out.rows(), out.cols(),
+                      [&](int64_t row) { f(o + row * out.ld, x + row * a.ld, out.cols()); });
+}
+
+}  // namespace
+
+void Cpu::cast(Exec& exec, Tensor out, Tensor a) {
+    dispatch(out.dtype, [&]<class O>(O) {
+        dispatch(a.dtype, [&]<class T>(T) {
+            for_pairs<O, T>(exec, out, a, [](O* o, const T* x, int64_t n) {
+                Lane().each(n, [=](int64_t j) { o[j] = store<O>(load(x[j])); });
+            });
+        });
+    });
+}
+
+void Cpu::add(Exec& exec, Tensor out, Tensor a) {
+    dispatch(out.dtype, [&]<class O>(O) {
+        dispatch(a.dtype, [&]<class T>(T) {
+            for_pairs<O, T>(exec, out, a, [](O* o, const T* x, int64_t n) {
+                Lane().each(n, [=](int64_t j) { o[j] = store<O>(load(o[j]) + Acc<O>(load(x[j]))); });
+            });
+        });
+    });
+}
+
+void Cpu::zero(Exec& exec, Tensor out) {
+    const int64_t size = size_of(out.dtype);
+    char* data = static_cast<char*>(out.data);
+    if (out.dense())
+        parallel_blocks(exec, out.bytes(), int64_t(1) << 16, [&](int64_t, int64_t first, int64_t last) {
+            std::memset(data + first, 0, size_t(last - first));
+        });
+    else
+        parallel_rows(exec, out.rows(), out.cols(), [&](int64_t row) {
+            std::memset(data + row * out.ld * size, 0, size_t(out.cols() * size));
+        });
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums in double over fixed blocks, whose results are added in order; and what follows from the gradient's
+// norm.
+#include "coeus/kernels/rows/team.hpp"
+#include "coeus/kernels/workspace.hpp"
+#include "cpu.hpp"
+
+#include <cmath>
+
+namespace coeus::cpu {
+
+namespace {
+
+template <class F>
+void reduce(Exec& exec, double* out, Tensor a, F&& f) {
+    Scope scope(exec.workspace);
+    // blocks of a dense tensor, rows of another
+    const int64_t size = a.dense() ? workspace::sum_block : a.cols();
+    const int64_t distance = a.dense() ? workspace::sum_block : a.ld;
+    const int64_t blocks = a.dense() ? div_ceil(a.count(), size) : a.rows();
+    double* partial = exec.workspace.alloc(Dtype::f64, {blocks}).as<double>();
+    dispatch(a.dtype, [&]<class T>(T) {
+        const T* data = a.as<const T>();
+        parallel_blocks(exec, blocks, rows_per_block(size), [&](int64_t, int64_t first, int64_t last) {
+            for (int64_t i = first; i < last; ++i) {
+                const T* x = data + i * distance;
+                const int64_t n = std::min(size, a.count() - i * size);
+                partial[i] = Lane().sum<double>(n, [=](int64_t j) { return f(double(load(x[j]))); });
+            }
+        });
+    });
+    double total = 0;
+    for (int64_t i = 0; i < blocks; ++i) total += partial[i];
+    *out += total;
+}
+
+}  // namespace
+
+void Cpu::sum(Exec& exec, double* out, Tensor a) {
+    reduce(exec, out, a, [](double x) { return x; });
+}
+
+void Cpu::sum_of_squares(Exec& exec, double* out, Tensor a) {
+    reduce(exec, out, a, [](double x) { return x * x; });
+}
+
+void Cpu::finish_norm(Exec&, StepScalars& s, double max_norm) {
+    s.grad_norm = std::sqrt(s.squared_norm);
+    s.finite = std::isfinite(s.grad_norm) && std::isfinite(s.loss);
+    s.clip = max_norm > 0 ? std::min(1.0, max_norm / (s.grad_norm + 1e-6)) : 1.0;
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills a table from a backend's functions so that Exec's observer, where there is one, sees every call, with
+// the floating point operations and the bytes that its operands say. The only place that knows observers.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+#include <type_traits>
+
+namespace coeus {
+
+/// The type of the function behind an entry of the table.
+template <class Entry>
+using Function = std::remove_pointer_t<Entry>;
+
+/// What a call costs: arithmetic (an estimate of a few operations an element where it is not a matrix
+/// product), and the bytes of its operands, each read or written once.
+struct Cost {
+    const char* kernel;
+    double flops, bytes;
+};
+
+namespace cost {
+
+template <class... Tensors>
+double bytes(const Tensors&... t) {
+    return (double(t.bytes()) + ... + 0.0);
+}
+inline double causal_pairs(const AttentionShape& s) {
+    return double(s.batch) * double(s.heads) * double(s.sequence) * double(s.sequence + 1) / 2;
+}
+
+inline Cost gemm(Tensor d, Operand a, Operand b, Tensor c) {
+    const double depth = double(a.is_transposed ? a.tensor.rows() : a.tensor.cols());
+    return {"gemm", 2 * double(d.count()) * depth, bytes(d, a.tensor, b.tensor) + (c ? bytes(c) : 0)};
+}
+inline Cost embedding(Tensor y, Tensor tokens, Tensor) {
+    return {"embedding", 0, 2 * bytes(y) + bytes(tokens)};
+}
+inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens) {
+    return {"embedding_backward", double(dy.count()),
+            bytes(dy, tokens) + 2 * double(dy.count() * size_of(dtable.dtype))};
+}
+inline Cost rms_norm(Tensor y, Tensor rstd, Tensor x, Tensor weight, double) {
+    return {"rms_norm", 4 * double(x.count()), bytes(y, rstd, x, weight)};
+}
+inline Cost rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
+                              Tensor weight) {
+    return {"rms_norm_backward", 10 * double(x.count()),
+            bytes(dx, dweight, dy, x, rstd, weight) + (plus ? bytes(plus) : 0)};
+}
+inline Cost layer_norm(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double) {
+    return {"layer_norm", 7 * double(x.count()), bytes(y, mean, rstd, x) + (weight ? bytes(weight) : 0)};
+}
+inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
+                                Tensor rstd, Tensor weight) {
+    return {"layer_norm_backward", 14 * double(x.count()),
+            bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) + (plus ? bytes(plus) : 0) +
+                (weight ? bytes(weight) : 0)};
+}
+inline Cost rope(Tensor x, Tensor table, Tensor positions, int64_t, RopeLayout, bool) {
+    return {"rope", 3 * double(x.count()), 2 * bytes(x) + bytes(table, positions)};
+}
+inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
+    return {"attention", 4 * causal_pairs(s) * double(s.head_dim), bytes(out, lse, q, k, v)};
+}
+inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+                               Tensor k, Tensor v, Tensor, const AttentionShape& s) {
+    return {"attention_backward", 10 * causal_pairs(s) * double(s.head_dim),
+            bytes(dq, dk, dv, dout, out, lse, q, k, v)};
+}
+inline Cost swiglu(Tensor y, Tensor gate_up) {
+    return {"swiglu", 6 * double(y.count()), bytes(y, gate_up)};
+}
+inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    return {"swiglu_backward", 12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
+}
+inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, const StepScalars&) {
+    return {"cross_entropy", 6 * double(logits.count()),
+            bytes(losses, logits, labels) + (dlogits ? bytes(dlogits) : 0)};
+}
+inline Cost cast(Tensor out, Tensor a) {
+    return {"cast", 0, bytes(out, a)};
+}
+inline Cost add(Tensor out, Tensor a) {
+    return {"add", double(out.count()), 2 * bytes(out) + bytes(a)};
+}
+inline Cost zero(Tensor out) {
+    return {"zero", 0, bytes(out)};
+}
+inline Cost sum(double*, Tensor a) {
+    return {"sum", double(a.count()), bytes(a)};
+}
+inline Cost sum_of_squares(double*, Tensor a) {
+    return {"sum_of_squares", 2 * double(a.count()), bytes(a)};
+}
+inline Cost finish_norm(StepScalars&, double) {
+    return {"finish_norm", 0, 0};
+}
+inline Cost adam(const AdamTensors& t, const AdamOptions&, const StepScalars&) {
+    return {
+        "adam", 14 * double(t.master.count()),
+        2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) + (t.compute ? bytes(t.compute) : 0)};
+}
+
+}  // namespace cost
+
+template <auto kernel, auto cost_of>
+struct Observed;
+template <class... Args, void (*kernel)(Exec&, Args...), Cost (*cost_of)(Args...)>
+struct Observed<kernel, cost_of> {
+    static void call(Exec& exec, Args... args) {
+        if (exec.observer) {
+            const Cost c = cost_of(args...);
+            exec.observer->begin(c.kernel, c.flops, c.bytes);
+        }
+        kernel(exec, args...);
+        if (exec.observer) exec.observer->end();
+    }
+};
+
+/// The table of a backend: a type whose static members are its functions.
+template <class Backend>
+constexpr Kernels observed_table(const char* name) {
+    return {
+        .name = name,
+        .gemm = Observed<Backend::gemm, cost::gemm>::call,
+        .embedding = Observed<Backend::embedding, cost::embedding>::call,
+        .embedding_backward = Observed<Backend::embedding_backward, cost::embedding_backward>::call,
+        .rms_norm = Observed<Backend::rms_norm, cost::rms_norm>::call,
+        .rms_norm_backward = Observed<Backend::rms_norm_backward, cost::rms_norm_backward>::call,
+        .layer_norm = Observed<Backend::layer_norm, cost::layer_norm>::call,
+        .layer_norm_backward = Observed<Backend::layer_norm_backward, cost::layer_norm_backward>::call,
+        .rope = Observed<Backend::rope, cost::rope>::call,
+        .attention = Observed<Backend::attention, cost::attention>::call,
+        .attention_backward = Observed<Backend::attention_backward, cost::attention_backward>::call,
+        .swiglu = Observed<Backend::swiglu, cost::swiglu>::call,
+        .swiglu_backward = Observed<Backend::swiglu_backward, cost::swiglu_backward>::call,
+        .cross_entropy = Observed<Backend::cross_entropy, cost::cross_entropy>::call,
+        .cast = Observed<Backend::cast, cost::cast>::call,
+        .add = Observed<Backend::add, cost::add>::call,
+        .zero = Observed<Backend::zero, cost::zero>::call,
+        .sum = Observed<Backend::sum, cost::sum>::call,
+        .sum_of_squares = Observed<Backend::sum_of_squares, cost::sum_of_squares>::call,
+        .finish_norm = Observed<Backend::finish_norm, cost::finish_norm>::call,
+        .adam = Observed<Backend::adam, cost::adam>::call,
+    };
+}
+
+}  // namespace coeus

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/cases.hpp"
+
+#include "coeus/base/random.hpp"
+#include "coeus/kernels/workspace.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace coeus::test {
+
+namespace {
+
+using A = Argument;
+constexpr Role input = Role::input, output = Role::output, update = Role::update;
+constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
+
+StepScalars scalars_for_tests() {
+    StepScalars s;
+    s.learning_rate = 1e-2;
+    s.bias_correction1 = 1 - std::pow(0.9, 3);
+    s.bias_correction2 = 1 - std::pow(0.95, 3);
+    s.loss_scale = 1.0 / 16;
+    s.clip = 0.75;
+    s.step = 3;
+    return s;
+}
+
+std::string shape_name(std::initializer_list<int64_t> extents) {
+    return Shape(extents).text();
+}
+
+}  // namespace
+
+KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
+                     bool acc_output, int64_t padding) {
+    const Kind kind = acc_output ? acc : compute;
+    KernelCase c;
+    c.name =
+        fmt::format("gemm {}x{}x{} {}{}{}{}{}", m, n, k, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n',
+                    residual == Residual::none         ? ""
+                    : residual == Residual::accumulate ? " accumulate"
+                                                       : " residual",
+                    acc_output ? " acc" : "", padding ? " strided" : "");
+    const double deviation = 1 / std::sqrt(double(std::max<int64_t>(1, k)));
+    c.arguments = {
+        {"d", residual == Residual::accumulate ? update : output, kind, {m, n}, 0, 1, padding},
+        {"a", input, compute, transpose_a ? Shape{k, m} : Shape{m, k}, 0, deviation, padding},
+        {"b", input, compute, transpose_b ? Shape{n, k} : Shape{k, n}, 0, 1, padding},
+        {"c", input, kind, {m, n}, 0, 1, padding},
+    };
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        const Tensor given = residual == Residual::none         ? Tensor()
+                             : residual == Residual::accumulate ? o[0]
+                                                                : o[3];
+        kernels.gemm(exec, o[0], {o[1], transpose_a}, {o[2], transpose_b}, given);
+    };
+    return c;
+}
+
+KernelCase attention_case(const AttentionShape& s, bool documents, bool backward, bool fused) {
+    const int64_t tokens = s.batch * s.sequence, q_width = s.heads * s.head_dim,
+                  kv_width = s.kv_heads * s.head_dim;
+    KernelCase c;
+    c.name = fmt::format("{} {}x{} heads {}/{} of {}{}{}", backward ? "attention_backward" : "attention",
+                         s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, documents ? " documents" : "",
+                         fused ? " fused" : "");
+    // in a fused matrix of [q k v] each operand's rows have the others' columns between them
+    const int64_t q_padding = fused ? 2 * kv_width : 0, kv_padding = fused ? q_width + kv_width : 0;
+    const Role forward_role = backward ? input : output;
+    c.arguments = {
+        {"out", forward_role, compute, {tokens, q_width}},
+        {"lse", forward_role, acc, {s.heads, tokens}},
+        {"q", input, compute, {tokens, q_width}, 0, 1, q_padding},
+        {"k", input, compute, {tokens, kv_width}, 0, 1, kv_padding},
+        {"v", input, compute, {tokens, kv_width}, 0, 1, kv_padding},
+        {"document_start", input, index_kind, {tokens}, 1},
+    };
+    if (backward) {
+        c.arguments.push_back({"dout", input, compute, {tokens, q_width}});
+        c.arguments.push_back({"dq", output, compute, {tokens, q_width}, 0, 1, q_padding});
+        c.arguments.push_back({"dk", output, compute, {tokens, kv_width}, 0, 1, kv_padding});
+        c.arguments.push_back({"dv", output, compute, {tokens, kv_width}, 0, 1, kv_padding});
+    }
+    c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        if (documents) {  // a new document at every seventh token or so, other ones in each sequence
+            auto* start = Tensor(o[5]).as<int32_t>();
+            for (int64_t t = 0, first = 0; t < tokens; ++t) {
+                if (t % s.sequence == 0) first = 0;
+                if ((t * 2654435761u >> 7) % 7 == 0) first = t % s.sequence;
+                start[t] = int32_t(first);
+            }
+        }
+        if (backward) kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], documents ? o[5] : Tensor(), s);
+    };
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        const Tensor start = documents ? o[5] : Tensor();
+        if (backward)
+            kernels.attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4], start, s);
+        else
+            kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], start, s);
+    };
+    c.bound_bf16 = backward ? 1.5e-2 : 8e-3;
+    c.bound_f32 = 4e-6;
+    return c;
+}
+
+namespace {
+
+KernelCase rms_norm_case(int64_t rows, int64_t width) {
+    return {
+        "rms_norm " + shape_name({rows, width}),
+        {{"y", output, compute, {rows, width}},
+         {"rstd", output, acc, {rows}},
+         {"x", input, compute, {rows, width}},
+         {"weight", input, compute, {width}, 1, 0.2}},
+        [](const Kernels& k, Exec& e, const Operands& o) { k.rms_norm(e, o[0], o[1], o[2], o[3], 1e-5); }};
+}
+
+enum class Plus { none, other, in_dx };
+
+KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
+    KernelCase c;
+    c.name = "rms_norm_backward " + shape_name({rows, width}) +
+             (plus == Plus::none    ? ""
+              : plus == Plus::other ? " plus"
+                                    : " plus in place");
+    c.arguments = {{"dx", plus == Plus::in_dx ? update : output, compute, {rows, width}},
+                   {"dweight", update, acc, {width}},
+                   {"dy", input, compute, {rows, width}},
+                   {"plus", input, compute, {rows, width}},
+                   {"x", input, compute, {rows, width}},
+                   {"rstd", input, acc, {rows}},
+                   {"weight", input, compute, {width}, 1, 0.2},
+                   {"y", input, compute, {rows, width}}};
+    c.prepare = [](const Kernels& k, Exec& e, const Operands& o) {
+        k.rms_norm(e, o[7], o[5], o[4], o[6], 1e-5);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.rms_norm_backward(e, o[0], o[1], o[2],
+                            plus == Plus::none    ? Tensor()
+                            : plus == Plus::other ? o[3]
+                                                  : o[0],
+                            o[4], o[5], o[6]);
+    };
+    return c;
+}
+
+KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
+    return {"layer_norm " + shape_name({rows, width}) + (weighted ? "" : " without weight"),
+            {{"y", output, compute, {rows, width}},
+             {"mean", output, acc, {rows}},
+             {"rstd", output, acc, {rows}},
+             {"x", input, compute, {rows, width}, 0.5},
+             {"weight", input, compute, {width}, 1, 0.2}},
+            [=](const Kernels& k, Exec& e, const Operands& o) {
+                k.layer_norm(e, o[0], o[1], o[2], o[3], weighted ? o[4] : Tensor(), 1e-5);
+            }};
+}
+
+KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus) {
+    KernelCase c;
+    c.name = "layer_norm_backward " + shape_name({rows, width}) + (weighted ? "" : " without weight") +
+             (plus == Plus::none    ? ""
+              : plus == Plus::other ? " plus"
+                                    : " plus in place");
+    c.arguments = {{"dx", plus == Plus::in_dx ? update : output, compute, {rows, width}},
+                   {"dweight", update, acc, {width}},
+                   {"dy", input, compute, {rows, width}},
+                   {"plus", input, compute, {rows, width}},
+                   {"x", input, compute, {rows, width}, 0.5},
+                   {"mean", input, acc, {rows}},
+                   {"rstd", input, acc, {rows}},
+                   {"weight", input, compute, {width}, 1, 0.2},
+                   {"y", input, compute, {rows, width}}};
+    c.prepare = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.layer_norm(e, o[8], o[5], o[6], o[4], weighted ? o[7] : Tensor(), 1e-5);
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.layer_norm_backward(e, o[0], weighted ? o[1] : Tensor(), o[2],
+                              plus == Plus::none    ? Tensor()
+                              : plus == Plus::other ? o[3]
+                                                    : o[0],
+                              o[4], o[5], o[6], weighted ? o[7] : Tensor());
+    };
+    return c;
+}
+
+KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
+                     int64_t padding = 0) {
+    const int64_t rows = std::max<int64_t>(1, tokens / 2);
+    KernelCase c;
+    c.name = fmt::format("rope {}x{} heads of {}{}{}{}", tokens, heads, head_dim,
+                         layout == RopeLayout::interleaved ? "" : " half-split", inverse ? " inverse" : "",
+                         padding ? " strided" : "");
+    c.arguments = {{"x", update, compute, {tokens, heads * head_dim}, 0, 1, padding},
+                   {"table", input, acc, {rows, head_dim}},
+                   {"positions", input, index_kind, {tokens}, double(rows)}};
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.rope(e, o[0], o[1], o[2], head_dim, layout, inverse);
+    };
+    return c;
+}
+
+KernelCase swiglu_case(int64_t rows, int64_t width) {
+    return {"swiglu " + shape_name({rows, width}),
+            {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
+            [](const Kernels& k, Exec& e, const Operands& o) { k.swiglu(e, o[0], o[1]); }};
+}
+
+KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
+    return {"swiglu_backward " + shape_name({rows, width}) + (in_place ? " in place" : ""),
+            {{"dgate_up", in_place ? update : output, compute, {rows, 2 * width}, 0, 3},
+             {"dy", input, compute, {rows, width}},
+             {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
+            [=](const Kernels& k, Exec& e, const Operands& o) {
+                k.swiglu_backward(e, o[0], o[1], in_place ? o[0] : o[2]);
+            }};
+}
+
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary) {
+    return {fmt::format("embedding {}x{} of {}", tokens, width, vocabulary),
+            {{"y", output, compute, {tokens, width}},
+             {"tokens", input, index_kind, {tokens}, double(vocabulary)},
+             {"table", input, compute, {vocabulary, width}}},
+            [](const Kernels& k, Exec& e, const Operands& o) { k.embedding(e, o[0], o[1], o[2]); }};
+}
+
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary) {
+    return {fmt::format("embedding_backward {}x{} of {}", tokens, width, vocabulary),
+            {{"dtable", update, acc, {vocabulary, width}},
+             {"dy", input, compute, {tokens, width}},
+             {"tokens", input, index_kind, {tokens}, double(vocabulary)}},
+            [](const Kernels& k, Exec& e, const Operands& o) { k.embedding_backward(e, o[0], o[1], o[2]); }};
+}
+
+KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place) {
+    KernelCase c;
+    c.name = "cross_entropy " + shape_name({rows, vocabulary}) +
+             (in_place   ? " in place"
+              : gradient ? ""
+                         : " without gradient");
+    c.arguments = {{"losses", output, acc, {rows}},
+                   {"logits", in_place ? update : input, compute, {rows, vocabulary}, 0, 3},
+                   {"labels", input, index_kind, {rows}, double(vocabulary)}};
+    if (gradient && !in_place) c.arguments.push_back({"dlogits", output, compute, {rows, vocabulary}});
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
+        for (int64_t t = 2; t < rows; t += 5) Tensor(o[2]).as<int32_t>()[t] = -100;
+    };
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.cross_entropy(e, o[0],
+                        !gradient  ? Tensor()
+                        : in_place ? o[1]
+                                   : o[3],
+                        o[1], o[2], scalars_for_tests());
+    };
+    c.bound_bf16 = 4e-3;
+    return c;
+}
+
+KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
+    KernelCase c;
+    c.name = fmt::format("adam {}{}{}", count, decoupled ? "" : " coupled", compute_copy ? " copy" : "");
+    c.arguments = {{"master", update, compute, {count}},
+                   {"exp_avg", update, compute, {count}, 0, 0.1},
+                   {"exp_avg_sq", update, compute, {count}, 0.5, 0.1},
+                   {"grad", input, acc, {count}}};
+    if (compute_copy) c.arguments.push_back({"compute", output, compute, {count}});
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        AdamOptions options;
+        options.decoupled = decoupled;
+        options.stream = stream_of("test");
+        k.adam(e, {o[0], o[1], o[2], o[3], compute_copy ? o[4] : Tensor()}, options, scalars_for_tests());
+    };
+    c.bound_bf16 = 6e-3;
+    return c;
+}
+
+KernelCase pair_case(const std::string& name, Role role, Kind out_kind, Kind in_kind, Shape shape,
+                     int64_t padding, void (*Kernels::*entry)(Exec&, Tensor, Tensor)) {
+    return {name + " " + shape.text() + (padding ? " strided" : ""),
+            {{"out", role, out_kind, shape, 0, 1, padding}, {"a", input, in_kind, shape, 0, 1, padding}},
+            [=](const Kernels& k, Exec& e, const Operands& o) { (k.*entry)(e, o[0], o[1]); }};
+}
+
+}  // namespace
+
+std::vector<KernelCase> test_cases() {
+    std::vector<KernelCase> list;
+    using R = Residual;
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                  {1, 7, 5},
+                                  {13, 1, 9},
+                                  {17, 33, 65},
+                                  {64, 48, 96},
+                                  {67, 130, 300},
+                                  {200, 70, 520}})
+        for (bool ta : {false, true})
+            for (bool tb : {false, true}) list.push_back(gemm_case(m, n, k, ta, tb, R::none));
+    list.push_back(gemm_case(19, 23, 31, false, true, R::other));
+    list.push_back(gemm_case(19, 23, 31, false, true, R::other, true));
+    list.push_back(gemm_case(19, 23, 31, false, true, R::accumulate));
+    list.push_back(gemm_case(19, 23, 31, true, false, R::accumulate, true));
+    list.push_back(gemm_case(130, 75, 301, true, false, R::accumulate, true));
+    for (R residual : {R::none, R::accumulate, R::other})
+        for (bool ta : {false, true}) list.push_back(gemm_case(37, 41, 29, ta, !ta, residual, ta, 5));
+    list.push_back(gemm_case(0, 4, 3, false, false, R::none));
+    list.push_back(gemm_case(3, 0, 4, false, true, R::none));
+    list.push_back(gemm_case(3, 4, 0, false, true, R::none));
+    list.push_back(gemm_case(3, 4, 0, true, false, R::other));
+
+    for (bool backward : {false, true}) {
+        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0}, false, backward));
+        list.push_back(attention_case({2, 5, 3, 1, 5, 0.4}, false, backward));
+        list.push_back(attention_case({1, 48, 2, 2, 16, 0.25}, false, backward));
+        list.push_back(attention_case({2, 49, 4, 2, 16, 0.25}, true, backward, true));
+        list.push_back(attention_case({1, 97, 6, 3, 24, 0.2}, true, backward));
+        list.push_back(attention_case({1, 211, 2, 1, 64, 0.125}, false, backward, true));
+        list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
+        list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
+    }
+    for (const auto& [rows, width] :
+         {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {5, 16}, {131, 33}, {64, 256}}) {
+        list.push_back(rms_norm_case(rows, width));
+        list.push_back(layer_norm_case(rows, width, true));
+        list.push_back(layer_norm_case(rows, width, false));
+        for (Plus plus : {Plus::none, Plus::other, Plus::in_dx}) {
+            list.push_back(rms_norm_backward_case(rows, width, plus));
+            // one column: mean is the value itself and every derivative is 0
+            if (width == 1) continue;
+            list.push_back(layer_norm_backward_case(rows, width, true, plus));
+            list.push_back(layer_norm_backward_case(rows, width, false, plus));
+        }
+        list.push_back(swiglu_case(rows, width));
+        list.push_back(swiglu_backward_case(rows, width, false));
+        list.push_back(swiglu_backward_case(rows, width, true));
+        list.push_back(embedding_case(rows, width, 11));
+        list.push_back(embedding_backward_case(rows, width, 11));
+        list.push_back(cross_entropy_case(rows, width, true, false));
+        list.push_back(cross_entropy_case(rows, width, true, true));
+        list.push_back(cross_entropy_case(rows, width, false, false));
+        list.push_back(pair_case("cast", output, compute, acc, {rows, width}, 0, &Kernels::cast));
+        list.push_back(pair_case("cast", output, acc, compute, {rows, width}, 3, &Kernels::cast));
+        list.push_back(pair_case("add", update, acc, compute, {rows, width}, 0, &Kernels::add));
+        list.push_back(pair_case("add", update, acc, acc, {rows, width}, 2, &Kernels::add));
+        for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+            for (bool inverse : {false, true})
+                list.push_back(rope_case(rows, 3, 2 * width, layout, inverse, inverse ? 4 : 0));
+        for (bool decoupled : {false, true})
+            for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
+    }
+    list.push_back({"zero",
+                    {{"out", output, compute, {37, 5}, 0, 1, 2}},
+                    [](const Kernels& k, Exec& e, const Operands& o) { k.zero(e, o[0]); }});
+    return list;
+}
+
+std::vector<KernelCase> step_cases(const StepShape& s) {
+    const int64_t tokens = s.tokens, width = s.width, head_dim = width / s.heads,
+                  qkv = width + 2 * s.kv_heads * head_dim;
+    const AttentionShape shape = {tokens / s.sequence, s.sequence, s.heads,
+                                  s.kv_heads,          head_dim,   1 / std::sqrt(double(head_dim))};
+    std::vector<KernelCase> list;
+    const auto linear = [&](int64_t outputs, int64_t inputs, Residual residual) {
+        list.push_back(gemm_case(tokens, outputs, inputs, false, true, residual));
+        list.push_back(gemm_case(tokens, inputs, outputs, false, false, Residual::none));
+        list.push_back(gemm_case(outputs, inputs, tokens, true, false, Residual::accumulate, true));
+    };
+    linear(qkv, width, Residual::none);
+    linear(width, width, Residual::other);
+    linear(2 * s.feed_forward, width, Residual::none);
+    linear(width, s.feed_forward, Residual::other);
+    linear(s.vocabulary, width, Residual::none);
+    for (bool backward : {false, true}) list.push_back(attention_case(shape, false, backward, true));
+    list.push_back(rms_norm_case(tokens, width));
+    list.push_back(rms_norm_backward_case(tokens, width, Plus::in_dx));
+    list.push_back(layer_norm_case(tokens, width, true));
+    list.push_back(layer_norm_backward_case(tokens, width, true, Plus::in_dx));
+    list.push_back(rope_case(tokens, s.heads + s.kv_heads, head_dim, RopeLayout::interleaved, false,
+                             s.kv_heads * head_dim));
+    list.push_back(rope_case(tokens, s.heads + s.kv_heads, head_dim, RopeLayout::half_split, false,
+                             s.kv_heads * head_dim));
+    list.push_back(swiglu_case(tokens, s.feed_forward));
+    list.push_back(swiglu_backward_case(tokens, s.feed_forward, true));
+    list.push_back(embedding_case(tokens, width, s.vocabulary));
+    list.push_back(embedding_backward_case(tokens, width, s.vocabulary));
+    list.push_back(cross_entropy_case(std::min<int64_t>(tokens, 1024), s.vocabulary, true, true));
+    list.push_back(adam_case(s.feed_forward * width, true, true));
+    list.push_back(pair_case("cast", output, compute, acc, {tokens, width}, 0, &Kernels::cast));
+    list.push_back(pair_case("add", update, acc, compute, {tokens, width}, 0, &Kernels::add));
+    return list;
+}
+
+void poison(const Tensor& t) {
+    const bool is_index = t.dtype == Dtype::i32;
+    for (int64_t i = 0; i < t.count(); ++i)
+        set_element(t, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
+}
+
+Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    Operands result;
+    for (const Argument& a : c.arguments) {
+        const auto type_in = [&](Dtype t) {
+            return a.kind == Kind::compute ? t : a.kind == Kind::acc ? workspace::acc_of(t) : Dtype::i32;
+        };
+        const Shape whole = a.padding ? Shape{a.shape.rows(), a.shape.cols() + a.padding} : a.shape;
+        OwnedTensor owned(type_in(type), whole, a.name);
+        Tensor view = a.padding ? owned.view.slice_cols(0, a.shape.cols()) : owned.view;
+        poison(owned.view);
+        const RandomStream random(seed, a.name);
+        OwnedTensor rounded(type_in(values), {1});
+        if (a.role != Role::output)
+            for (int64_t i = 0; i < a.shape.count(); ++i) {
+                const double u = random.uniform(uint64_t(i));
+                const double value = a.kind == Kind::index ? std::floor(u * a.mean)
+                                                           : a.mean + a.deviation * normal_quantile(u);
+                set_element(rounded, 0, value);
+                set_element(view, i, element(rounded, 0));
+            }
+        result.tensors.push_back(view);
+        result.storage.push_back(std::move(owned));
+    }
+    return result;
+}
+
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads) {
+    Exec planning;
+    planning.threads = threads;
+    c.call(dry_kernels(), planning, operands);
+    Exec exec;
+    exec.threads = threads;
+    exec.workspace = Arena(planning.workspace.peak(), "the workspace of " + c.name);
+    return exec;
+}
+
+Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
+                  uint64_t seed) {
+    Operands operands = make_operands(c, type, values, seed);
+    if (c.prepare) {
+        // in double from the values as rounded, whatever the type, so that all types get the same inputs
+        Exec exec;
+        exec.workspace = Arena(int64_t(1) << 28, "preparation");
+        Operands exact = make_operands(c, Dtype::f64, values, seed);
+        c.prepare(cpu_kernels(), exec, exact);
+        for (size_t i = 0; i < c.arguments.size(); ++i)
+            if (c.arguments[i].role != Role::output) copy_converting(operands[i], exact[i]);
+    }
+    Exec exec = planned_exec(c, operands, threads);
+    c.call(kernels, exec, operands);
+    return operands;
+}
+
+std::vector<double> values_of(const Tensor& t) {
+    std::vector<double> values(size_t(t.count()));
+    for (int64_t i = 0; i < t.count(); ++i) values[size_t(i)] = element(t, i);
+    return values;
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// One list of kernel calls that tests and benchmarks share: every entry of the table at small, odd sizes for
+// the tests, at the sizes of a training step for the benchmarks. A case knows its operands by name, role and
+// shape; their values are drawn in double, rounded to the type under test, and given to the oracle as
+// rounded.
+#pragma once
+
+#include "coeus/device/memory.hpp"
+#include "coeus/kernels/kernels.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+enum class Role { input, output, update };  ///< update: read and written
+enum class Kind { compute, acc, index };    ///< the type under test, its acc type, i32
+
+struct Argument {
+    std::string name;
+    Role role = Role::input;
+    Kind kind = Kind::compute;
+    Shape shape;
+    double mean = 0, deviation = 1;  ///< of normal values; of an index: uniform in [0, mean)
+    int64_t padding = 0;             ///< columns between rows that belong to somebody else
+};
+
+/// A case's tensors in one type, with their memory.
+struct Operands {
+    std::vector<OwnedTensor> storage;
+    std::vector<Tensor> tensors;
+    Tensor operator[](size_t i) const { return tensors[i]; }
+};
+
+struct KernelCase {
+    std::string name;
+    std::vector<Argument> arguments;
+    /// Calls the kernel on the operands.
+    std::function<void(const Kernels&, Exec&, const Operands&)> call;
+    /// Computes inputs that follow from others (what a forward keeps for its backward), in double.
+    std::function<void(const Kernels&, Exec&, const Operands&)> prepare = {};
+    double bound_f32 = 2e-6, bound_bf16 = 8e-3;  ///< normalised error against double
+};
+
+/// Every kernel at sizes for tests.
+std::vector<KernelCase> test_cases();
+/// The kernels of a training step: a Llama of width 256, 16 heads, F 768, V 2048, and one of width 768, 12
+/// heads of 64 (4 key/value heads), F 2048, V 32000; `tokens` in sequences of `sequence`.
+struct StepShape {
+    int64_t tokens = 4096, sequence = 512, width = 256, heads = 16, kv_heads = 16, feed_forward = 768,
+            vocabulary = 2048;
+};
+std::vector<KernelCase> step_cases(const StepShape& shape);
+
+// Builders, for tests of one kernel.
+enum class Residual { none, accumulate, other };
+KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
+                     bool acc_output = false, int64_t padding = 0);
+KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false);
+
+/// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
+/// same for the same seed.
+Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
+/// An Exec with a workspace of just the size that the dry table asks for this case.
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads);
+/// Runs the case (after its preparation) and returns the operands.
+Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads = 2,
+                  uint64_t seed = 1);
+/// The elements of a tensor as doubles.
+std::vector<double> values_of(const Tensor& t);
+/// Fills a tensor with NaN (indices with a negative number).
+void poison(const Tensor& t);
+
+}  // namespace coeus::test

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every kernel owes, by one loop over the shared case list: float32 and bf16 agree with double, outputs
+// are written completely whatever was there, nothing else is written, the bits do not depend on the number of
+// threads, the planned workspace is enough.
+#include "support/cases.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+/// Same bytes in the whole memory, padding included.
+bool same_bits(const Operands& a, const Operands& b) {
+    for (size_t i = 0; i < a.storage.size(); ++i)
+        if (a.storage[i].view.count() > 0 && std::memcmp(a.storage[i].view.data, b.storage[i].view.data,
+                                                         size_t(a.storage[i].view.bytes())) != 0)
+            return false;
+    return true;
+}
+
+}  // namespace
+
+TEST_CASE("kernels agree with double within the bound of the type") {
+    for (const KernelCase& c : test_cases())
+        for (Dtype type : {Dtype::f32, Dtype::bf16}) {
+            const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type);
+            const Operands result = run_case(c, cpu_kernels(), type, type);
+            for (size_t i = 0; i < c.arguments.size(); ++i) {
+                if (c.arguments[i].role == Role::input) continue;
+                INFO(c.name << ", " << c.arguments[i].name << " in " << name_of(type));
+                const double error = normalised_error(values_of(result[i]), values_of(truth[i]));
+                CHECK(error <= (type == Dtype::f32 ? c.bound_f32 : c.bound_bf16));
+            }
+        }
+}
+
+TEST_CASE("kernels write their outputs completely and nothing beside them") {
+    for (const KernelCase& c : test_cases())
+        for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            const Operands before = make_operands(c, type, type);
+            const Operands after = run_case(c, cpu_kernels(), type, type);
+            for (size_t i = 0; i < c.arguments.size(); ++i) {
+                const Argument& argument = c.arguments[i];
+                INFO(c.name << ", " << argument.name << " in " << name_of(type));
+                if (argument.role != Role::input)
+                    for (double value : values_of(after[i])) REQUIRE(std::isfinite(value));
+                if (argument.padding == 0 || argument.shape.count() == 0) continue;
+                const Tensor whole = after.storage[i].view;
+                const Tensor beside =
+                    whole.slice_cols(argument.shape.cols(), whole.cols() - argument.shape.cols());
+                for (double value : values_of(beside)) REQUIRE(std::isnan(value));
+            }
+        }
+}
+
+TEST_CASE("kernels give the same bits for any number of threads") {
+    for (const KernelCase& c : test_cases())
+        for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+            INFO(c.name << " in " << name_of(type));
+            const Operands one = run_case(c, cpu_kernels(), type, type, 1);
+            CHECK(same_bits(one, run_case(c, cpu_kernels(), type, type, 2)));
+            CHECK(same_bits(one, run_case(c, cpu_kernels(), type, type, 3)));
+        }
+}
+
+TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
+    for (const KernelCase& c : test_cases())
+        for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
+            for (int threads : {1, 2, 5}) {
+                INFO(c.name << " in " << name_of(type) << ", " << threads << " threads");
+                const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
+                Exec exec = planned_exec(c, operands, threads);
+                const int64_t planned = [&] {
+                    Exec planning;
+                    planning.threads = threads;
+                    c.call(dry_kernels(), planning, operands);
+                    return planning.workspace.peak();
+                }();
+                c.call(cpu_kernels(), exec, operands);
+                CHECK(exec.workspace.peak() == planned);
+                CHECK(exec.workspace.mark() == 0);
+            }
+}
+
+TEST_CASE("an observer sees each call with its cost") {
+    struct Seen : KernelObserver {
+        std::string names;
+        double flops = 0, bytes = 0;
+        int open = 0;
+        void begin(const char* kernel, double f, double b) override {
+            names += std::string(kernel) + " ";
+            flops += f;
+            bytes += b;
+            ++open;
+        }
+        void end() override { --open; }
+    };
+    for (const Kernels* kernels : {&cpu_kernels(), &dry_kernels()}) {
+        Seen seen;
+        Exec exec;
+        exec.observer = &seen;
+        OwnedTensor d(Dtype::f32, {2, 3}), a(Dtype::f32, {2, 5}), b(Dtype::f32, {3, 5});
+        kernels->gemm(exec, d, a.view, transposed(b), {});
+        CHECK(seen.names == "gemm ");
+        CHECK(seen.flops == 2 * 2 * 3 * 5);
+        CHECK(seen.bytes == 4 * (2 * 3 + 2 * 5 + 3 * 5));
+        CHECK(seen.open == 0);
+        kernels->zero(exec, d);
+        CHECK(seen.names == "gemm zero ");
+    }
+    CHECK(std::string(cpu_kernels().name) == "cpu");
+    CHECK(std::string(dry_kernels().name) == "dry");
+}
+
+TEST_CASE("kernels refuse operands that do not fit") {
+    Exec exec;
+    exec.workspace = Arena(1 << 20, "test");
+    OwnedTensor d(Dtype::f32, {2, 3}), a(Dtype::f32, {2, 5}), b(Dtype::f32, {3, 4}),
+        index(Dtype::i32, {2, 3});
+    const Kernels& k = cpu_kernels();
+    CHECK_THROWS_WITH(k.gemm(exec, d, a.view, transposed(b), {}), Catch::Contains("shapes do not fit"));
+    CHECK_THROWS_WITH(k.cast(exec, d, index), Catch::Contains("int32") && Catch::Contains("takes floats"));
+    OwnedTensor tokens(Dtype::i32, {2}), table(Dtype::f32, {4, 3});
+    set_element(tokens, 1, 4);
+    CHECK_THROWS_WITH(k.embedding(exec, d, tokens, table), Catch::Contains("outside the vocabulary"));
+}
