@@ -26,12 +26,11 @@ const char* type_name(Type type) {
     return "";
 }
 
-// As in a deck; "" where the option has no field.
+// As in a deck; "" where there is none, or where it follows from other options.
 std::string default_of(const Option& option) {
     Config plain;
     const auto value = value_of(option, plain);
-    if (!option.default_note.empty()) return option.default_note;
-    return value ? toml_text(*value) : "";
+    return value && option.default_note.empty() ? toml_text(*value) : "";
 }
 
 std::string choices_of(const Option& option) {
@@ -51,8 +50,7 @@ std::string explanation(const Option& option) {
     if (!option.choices.empty()) text += fmt::format("; one of {}", choices_of(option));
     switch (option.status) {
         case Status::works: return text;
-        case Status::dormant:
-            return text + fmt::format(" [goes with {}, which is not built yet]", option.why);
+        case Status::dormant: return text + fmt::format(" [used with {}; not built yet]", option.why);
         case Status::not_built: return text + " [not built yet]";
         case Status::no_effect: return text + fmt::format(" [no effect: {}]", option.why);
     }
@@ -78,8 +76,10 @@ std::string options_help() {
     std::string section;
     for (const Option& option : options()) {
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
-        const std::string given = fmt::format("--{}={}", option.name, default_of(option));
-        text += fmt::format("  {:<58} {}\n", given, explanation(option));
+        const std::string value = default_of(option);
+        const std::string given = "--" + option.name + (value.empty() ? "" : "=" + value);
+        const std::string usual = option.default_note.empty() ? "" : "; default: " + option.default_note;
+        text += fmt::format("  {:<52} {}{}\n", given, explanation(option), usual);
     }
     return text;
 }
@@ -120,9 +120,7 @@ std::string options_markdown() {
         }
         const std::string value = default_of(option);
         text += fmt::format("| `{}` | {} | {} | {} |\n", last_part(option), type_name(option.type),
-                            value.empty()                 ? "none"
-                            : option.default_note.empty() ? "`" + escaped(value) + "`"
-                                                          : value,
+                            value.empty() ? option.default_note : "`" + value + "`",
                             escaped(explanation(option)));
     }
     text += "\n## Older names\n\nThe names of 2024 are read as today's:\n\n| 2024 | today |\n|---|---|\n";

@@ -40,7 +40,7 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(debug.deterministic), "same bits for the same seed; always so in Coeus"),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",
                   "warn where an operation is not deterministic"),
-        dormant(COEUS_FIELD(debug.moe_force_load_balance), "models with experts",
+        dormant(COEUS_FIELD(debug.moe_force_load_balance), "experts",
                 "assign experts round-robin, for measuring"),
 
         works(COEUS_FIELD(log.ranks), "ranks whose lines appear on the terminal; LOG_RANK sets it too")

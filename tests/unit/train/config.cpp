@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Precedence, types, choices and rules, and what is said about each mistake.
+#include "coeus/train/config.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+// A real run needs data; these tests are about everything else.
+CommandLine parsed(std::vector<std::string> arguments) {
+    arguments.push_back("--training.dataset_path=x.h5");
+    return parse_command_line(arguments);
+}
+
+Config config_of(std::vector<std::string> arguments) {
+    return parsed(std::move(arguments)).config;
+}
+
+// The message of the ConfigError, or "no error".
+std::string error_of(std::vector<std::string> arguments) {
+    try {
+        parsed(std::move(arguments));
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+class Environment {
+public:
+    Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+    ~Environment() { unsetenv(name_); }
+
+private:
+    const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("Without anything the config has its defaults") {
+    const CommandLine line = parse_command_line({"--training.dataset_path=x.h5"});
+    CHECK(line.config.training.seq_len == 2048);
+    CHECK(line.config.optimizer.lr == 8e-4);
+    CHECK(line.config.checkpoint.enable == false);
+    CHECK(line.config.job.config_file.empty());
+    CHECK(line.config.training.dataset_path == Words{"x.h5"});
+    CHECK_FALSE(line.dry_run);
+    CHECK(line.ranks == 0);
+    CHECK(line.notices.empty());
+}
+
+TEST_CASE("The command line's forms") {
+    CHECK(config_of({"--training.steps=7"}).training.steps == 7);
+    CHECK(config_of({"--training.steps", "7"}).training.steps == 7);
+    CHECK(config_of({"--training.steps=7", "--training.steps=8"}).training.steps == 8);
+    CHECK(config_of({"--training.steps=1_000"}).training.steps == 1000);
+    CHECK(config_of({"--training.steps=1e3"}).training.steps == 1000);
+    CHECK(config_of({"--optimizer.lr", "1e-3"}).optimizer.lr == 1e-3);
+    CHECK(config_of({"--optimizer.lr=0"}).optimizer.lr == 0);
+    CHECK(config_of({"--training.max_norm=inf"}).training.max_norm > 1e300);
+    CHECK(config_of({"--training.global_batch_size", "-1"}).training.global_batch_size == -1);
+    CHECK(config_of({"--checkpoint.enable"}).checkpoint.enable);
+    CHECK(config_of({"--checkpoint.enable=true"}).checkpoint.enable);
+    CHECK(config_of({"--checkpoint.enable", "True"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.enable", "false"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.enable=0"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.no_last_save_model_only"}).checkpoint.last_save_model_only);
+    CHECK_FALSE(config_of({"--checkpoint.enable", "--checkpoint.no_enable"}).checkpoint.enable);
+    CHECK(config_of({"--log.ranks=0,3"}).log.ranks == std::vector<int64_t>{0, 3});
+    CHECK(config_of({"--checkpoint.exclude_from_loading=optimizer, dataloader"})
+              .checkpoint.exclude_from_loading == Words{"optimizer", "dataloader"});
+    CHECK(config_of({"--device=cpu"}).device == "cpu");
+    CHECK(config_of({"--optimizer.name=adam"}).optimizer.name == "Adam");
+    CHECK(config_of({"--model.dim=512"}).model.dim == 512);
+    CHECK(config_of({"--lr_scheduler.decay_ratio=0.5", "--lr_scheduler.decay_ratio=none"})
+              .lr_scheduler.decay_ratio == std::nullopt);
+    const CommandLine staged = parsed({"--dry_run", "--parallelism.module_fqns_per_model_part=a,b;c"});
+    CHECK(staged.config.parallelism.module_fqns_per_model_part == std::vector<Words>{{"a", "b"}, {"c"}});
+}
+
+TEST_CASE("A bare switch does not swallow the deck") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "deck.toml", "[training]\nsteps = 3\n");
+    const std::string deck = (folder / "deck.toml").string();
+    const Config config = config_of({"--checkpoint.enable", deck, "--log.quiet"});
+    CHECK(config.job.config_file == deck);
+    CHECK(config.training.steps == 3);
+    CHECK(config.checkpoint.enable);
+    CHECK(config.log.quiet);
+    CHECK(config_of({"--job.config_file", deck}).training.steps == 3);
+    CHECK(config_of({deck, "--job.config_file=" + deck}).training.steps == 3);
+    CHECK(error_of({deck, "--job.config_file=other.toml"}) ==
+          "command line: two decks: " + deck + " and --job.config_file=other.toml; leave one out");
+    CHECK(error_of({deck, deck}) == "command line: one deck at most, but there are 2: " + deck + ", " + deck +
+                                        "; a deck can include others");
+}
+
+TEST_CASE("Dry runs") {
+    const CommandLine line = parsed({"--dry_run", "--ranks", "512"});
+    CHECK(line.dry_run);
+    CHECK(line.ranks == 512);
+    CHECK(error_of({"--ranks=4"}) ==
+          "command line: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun");
+    CHECK(error_of({"--dry_run", "--ranks=0"}) ==
+          "command line: ranks = 0: must be a whole number from 1 to 16777216");
+    CHECK_THAT(error_of({"--dry_run", "--ranks=many"}), Contains("ranks = many: must be a whole number"));
+    CHECK(error_of({"--dry_run=perhaps"}) == "command line: dry_run = perhaps: must be true or false");
+}
+
+TEST_CASE("Mistakes on the command line name option, value and remedy") {
+    CHECK(error_of({"--trainng.steps=1"}) ==
+          "command line: unknown option trainng.steps; did you mean training.steps?");
+    CHECK(error_of({"--steps=1"}) == "command line: unknown option steps; did you mean training.steps?");
+    CHECK(error_of({"--training.step=1"}) ==
+          "command line: unknown option training.step; did you mean training.steps?");
+    CHECK(error_of({"--something.else.altogether"}) ==
+          "command line: unknown option something.else.altogether; `coeus help options` lists all of them");
+    CHECK_THAT(error_of({"--checkpoint.no_folder"}), Contains("unknown option checkpoint.no_folder"));
+    CHECK(error_of({"-n", "3"}) == "command line: -n: options begin with two dashes");
+    CHECK(error_of({"--training.steps=ten"}) == "command line: training.steps = ten: must be a whole number");
+    CHECK(error_of({"--training.steps=1.5"}) == "command line: training.steps = 1.5: must be a whole number");
+    CHECK(error_of({"--training.steps=99999999999999999999"}) ==
+          "command line: training.steps = 99999999999999999999: must be a whole number");
+    CHECK(error_of({"--training.steps="}) == "command line: training.steps = : must be a whole number");
+    CHECK(error_of({"--optimizer.lr=fast"}) == "command line: optimizer.lr = fast: must be a number");
+    CHECK(error_of({"--checkpoint.enable=yes"}) ==
+          "command line: checkpoint.enable = yes: must be true or false");
+    CHECK(error_of({"--log.ranks=0,x"}) ==
+          "command line: log.ranks = 0,x: must be whole numbers, such as [0, 1] or \"0,1\"");
+    CHECK(error_of({"--optimizer.name=AdmW"}) ==
+          "command line: optimizer.name = AdmW: must be one of AdamW, Adam; did you mean AdamW?");
+    CHECK(error_of({"--training.mixed_precision_reduce=bfloat16"}) ==
+          "command line: training.mixed_precision_reduce = bfloat16: can only be float32");
+    try {
+        parse_command_line({"--training.steps"});
+        FAIL("a missing value was accepted");
+    } catch (const ConfigError& error) {
+        CHECK(std::string(error.what()) ==
+              "command line: --training.steps needs a value: --training.steps=VALUE");
+    }
+}
+
+TEST_CASE("Values out of range name the rule and the nearest valid value") {
+    CHECK(error_of({"--training.seq_len=0"}) ==
+          "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error_of({"--training.steps=0"}) ==
+          "command line: training.steps = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error_of({"--training.global_batch_size=0"}) ==
+          "command line: training.global_batch_size = 0: must be at least 1, or -1; the nearest valid value "
+          "is 1");
+    CHECK_THAT(error_of({"--training.global_batch_size=-3"}), Contains("the nearest valid value is -1"));
+    CHECK(error_of({"--checkpoint.keep_latest_k=1"}) ==
+          "command line: checkpoint.keep_latest_k = 1: must be at least 2, or 0 to keep all; the nearest "
+          "valid value "
+          "is 2");
+    CHECK_THAT(error_of({"--checkpoint.keep_latest_k=-4"}), Contains("the nearest valid value is 0"));
+    CHECK_THAT(error_of({"--checkpoint.load_step=-2"}), Contains("at least 0, or -1 for the newest"));
+    CHECK(error_of({"--optimizer.lr=-1"}) ==
+          "command line: optimizer.lr = -1: must be at least 0; the nearest valid value is 0");
+    CHECK(error_of({"--optimizer.lr=nan"}) == "command line: optimizer.lr = nan: must be at least 0");
+    CHECK_THAT(error_of({"--optimizer.lr=inf"}), Contains("must be at least 0"));
+    CHECK(error_of({"--optimizer.beta1=1"}) ==
+          "command line: optimizer.beta1 = 1: must be at least 0 and less than 1");
+    CHECK(error_of({"--lr_scheduler.decay_ratio=1.5"}) ==
+          "command line: lr_scheduler.decay_ratio = 1.5: must be from 0 to 1; the nearest valid value is 1");
+    CHECK_THAT(error_of({"--lr_scheduler.decay_type=cosin"}), Contains("did you mean cosine?"));
+    CHECK(error_of({"--training.max_norm=0"}) ==
+          "command line: training.max_norm = 0: must be greater than 0 (inf: no limit)");
+    CHECK_THAT(error_of({"--model.norm_eps=0"}), Contains("must be greater than 0"));
+    CHECK_THAT(error_of({"--log.ranks=-1"}), Contains("log.ranks = -1: must be at least 0"));
+    CHECK_THAT(error_of({"--parallelism.data_parallel_shard_degree=0"}),
+               Contains("from 1 to 65536, or -1 for the ranks that are left; the nearest valid value is -1"));
+    CHECK_THAT(error_of({"--parallelism.tensor_parallel_degree=100000"}),
+               Contains("from 1 to 65536; the nearest valid value is 65536"));
+    CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=model"}),
+               Contains("must be one of optimizer, lr_scheduler, dataloader, train_state"));
+}
+
+TEST_CASE("Rules over several options") {
+    CHECK(error_of({"--job.dump_folder="}) ==
+          "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
+    CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
+    CHECK_THAT(error_of({"--checkpoint.folder="}), Contains("checkpoint.folder = \"\""));
+    CHECK(error_of({"--model.hf_assets_path=a/b/tokenizer.model"}) ==
+          "model.hf_assets_path = \"a/b/tokenizer.model\": must be the folder that holds the tokenizer, not "
+          "the "
+          "file; give \"a/b\"");
+    CHECK_THAT(error_of({"--model.hf_assets_path=tokenizer.model"}), Contains("give \".\""));
+    CHECK_THAT(error_of({"--model.flavor=hf", "--model.hf_assets_path="}),
+               Contains("needs model.hf_assets_path"));
+    CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}), Contains("as it is"));
+    CHECK(error_of({"--training.local_batch_size=4", "--training.global_batch_size=6"}) ==
+          "training.global_batch_size = 6: must be a multiple of training.local_batch_size = 4; the nearest "
+          "valid "
+          "value is 8");
+    CHECK_THAT(error_of({"--training.dtype=float64", "--device=cuda"}), Contains("works on CPUs only"));
+    CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));  // the last one counts
+    CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("has an empty path in it"));
+    CHECK_THAT(error_of({"--checkpoint.initial_load_in_hf", "--checkpoint.no_initial_load_model_only"}),
+               Contains("holds only a model"));
+    CHECK_THAT(error_of({"--dry_run", "--checkpoint.initial_load_in_hf_quantized"}),
+               Contains("needs checkpoint.initial_load_in_hf = true"));
+    CHECK_THAT(
+        error_of({"--dry_run", "--checkpoint.last_save_in_hf", "--checkpoint.no_last_save_model_only"}),
+        Contains("checkpoint.last_save_model_only = true"));
+    CHECK_THAT(error_of({"--dry_run", "--profiling.enable_profiling", "--profiling.profile_freq=3"}),
+               Contains("must be at least profiler_active + profiler_warmup = 4"));
+    CHECK(error_of({"--dry_run", "--parallelism.context_parallel_degree=3", "--training.seq_len=100"}) ==
+          "training.seq_len = 100: must be a multiple of 6 (tensor_parallel_degree, times twice the "
+          "context_parallel_degree where that is more than 1); the nearest valid value is 102");
+    CHECK_THAT(error_of({"--dry_run", "--parallelism.expert_tensor_parallel_degree=2"}),
+               Contains("must be 1 or the tensor_parallel_degree 1"));
+    CHECK_THAT(error_of({"--dry_run", "--parallelism.pipeline_parallel_degree=2",
+                         "--parallelism.pipeline_parallel_microbatch_size=3"}),
+               Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
+}
+
+TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
+    CHECK(error_of({"--parallelism.tensor_parallel_degree=8"}) ==
+          "parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what works is 1");
+    CHECK(error_of({"--model.name=qwen3"}) ==
+          "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
+    CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
+          "activation_checkpoint.mode = \"full\": is not built yet; what works is none");
+    CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
+    CHECK_THAT(error_of({"--metrics.enable_tensorboard"}),
+               Contains("writing TensorBoard files is not built yet"));
+    CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
+    CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
+    CHECK_THAT(error_of({"--validation.dataset_path=a,b"}), Contains("blending 2 files is not built yet"));
+    // all at once
+    CHECK_THAT(error_of({"--metrics.enable_tensorboard", "--profiling.enable_profiling"}),
+               Contains("tracing is not built yet") && Contains("TensorBoard"));
+    // an option that goes with one of them is kept
+    CHECK(config_of({"--profiling.profile_freq=100"}).profiling.profile_freq == 100);
+    // the default said aloud
+    CHECK(error_of({"--parallelism.tensor_parallel_degree=1", "--no_dry_run"}) == "no error");
+    CHECK_THROWS_WITH(parse_command_line({}),
+                      "training.dataset = \"c4_test\": reading data sets by name is not "
+                      "built yet; give a text, JSONL or token file as training.dataset_path");
+
+    const CommandLine dry = parsed({"--dry_run", "--parallelism.tensor_parallel_degree=8"});
+    CHECK(dry.config.parallelism.tensor_parallel_degree == 8);
+    CHECK(dry.notices ==
+          Words{"parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what "
+                "works is 1 (a real run refuses this)"});
+}
+
+TEST_CASE("Options without a meaning here: one notice for each reason, only where they ask for something") {
+    CHECK(
+        parsed({"--compile.enable", "--compile.components=model,loss"}).notices ==
+        Words{"compile.enable, compile.components have no effect: kernels are compiled when Coeus is built"});
+    CHECK(parsed({"--training.gc_freq=50"}).notices ==
+          Words{"training.gc_freq has no effect: there is no garbage collector"});
+    CHECK(parsed({"--optimizer.implementation=fused"}).notices.size() == 1);
+    CHECK(parsed({"--compile.enable=false", "--metrics.no_enable_wandb"}).notices.empty());
+    CHECK(error_of({"--training.gc_freq=often"}) ==
+          "command line: training.gc_freq = often: must be a whole number");
+    CHECK_THAT(error_of({"--activation_checkpoint.memory_budget=half"}), Contains("must be a number"));
+}
+
+TEST_CASE("Names of 2024 are read as today's") {
+    CHECK(config_of({"--training.batch_size=3"}).training.local_batch_size == 3);
+    CHECK(config_of({"--training.warmup_steps=7"}).lr_scheduler.warmup_steps == 7);
+    CHECK(config_of({"--checkpoint.enable_checkpoint"}).checkpoint.enable);
+    CHECK(config_of({"--metrics.enable_color_printing"}).metrics.disable_color_printing == false);
+    CHECK(config_of({"--metrics.no_enable_color_printing"}).metrics.disable_color_printing == true);
+    CHECK(parsed({"--dry_run", "--experimental.pipeline_parallel_degree=2"})
+              .config.parallelism.pipeline_parallel_degree == 2);
+    CHECK(parsed({"--dry_run", "--float8.enable_float8_linear"}).config.model.converters ==
+          Words{"quantize.linear.float8"});
+    CHECK(config_of({"--float8.enable_float8_linear=false"}).model.converters.empty());
+    CHECK(parsed({"--training.compile"}).notices ==
+          Words{"training.compile has no effect: kernels are compiled when Coeus is built"});
+    CHECK(error_of({"--training.batch_size=0"}) ==
+          "command line: training.batch_size = 0: must be at least 1; the nearest valid value is 1");
+    CHECK_THAT(error_of({"--training.batch_size=3", "--training.local_batch_size=4"}),
+               Contains("training.local_batch_size") && Contains("training.batch_size") &&
+                   Contains("say the same; leave one out"));
+    CHECK(error_of({"--experimental.pipeline_parallel_split_points=layers.4"}) ==
+          "command line: experimental.pipeline_parallel_split_points is not used any more; "
+          "parallelism.module_fqns_per_model_part says the contents of each stage");
+    CHECK_THAT(error_of({"--metrics.enable_color_printing=maybe"}), Contains("must be true or false"));
+    CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean training.batch_size?"));
+}
+
+TEST_CASE("LOG_RANK chooses the ranks on the terminal, below deck and command line") {
+    const Environment set("LOG_RANK", "0,2");
+    CHECK(config_of({}).log.ranks == std::vector<int64_t>{0, 2});
+    CHECK(config_of({"--log.ranks=1"}).log.ranks == std::vector<int64_t>{1});
+    const Environment wrong("LOG_RANK", "all");
+    CHECK_THAT(error_of({}),
+               Contains("environment variable LOG_RANK: log.ranks = all: must be whole numbers"));
+}
+
+TEST_CASE("Validation takes its batch and sequence from training where it has none of its own") {
+    const Config follows = config_of({"--training.seq_len=64", "--training.local_batch_size=2"});
+    CHECK(follows.validation.seq_len == 64);
+    CHECK(follows.validation.local_batch_size == 2);
+    CHECK(config_of({"--training.seq_len=64", "--validation.seq_len=32"}).validation.seq_len == 32);
+}
+
+TEST_CASE("Data types") {
+    CHECK(storage_dtype(config_of({})) == Dtype::f32);
+    CHECK(compute_dtype(config_of({})) == Dtype::bf16);
+    CHECK(storage_dtype(config_of({"--training.dtype=bfloat16"})) == Dtype::bf16);
+    CHECK(compute_dtype(config_of({"--training.mixed_precision_param=float32"})) == Dtype::f32);
+    CHECK(storage_dtype(config_of({"--training.dtype=float64"})) == Dtype::f64);
+    CHECK(compute_dtype(config_of({"--training.dtype=float64"})) == Dtype::f64);
+}
+
+TEST_CASE("Gradient accumulation") {
+    Config config;
+    config.training.local_batch_size = 4;
+    CHECK(gradient_accumulation_steps(config, 3) == 1);
+    config.training.global_batch_size = 24;
+    CHECK(gradient_accumulation_steps(config, 1) == 6);
+    CHECK(gradient_accumulation_steps(config, 3) == 2);
+    CHECK(gradient_accumulation_steps(config, 6) == 1);
+    CHECK_THROWS_WITH(
+        gradient_accumulation_steps(config, 5),
+        "training.global_batch_size = 24: must be a multiple of training.local_batch_size times the "
+        "data-parallel degree (4 x 5 = 20); the nearest valid value is 20");
+    CHECK_THROWS_WITH(gradient_accumulation_steps(config, 100), Contains("the nearest valid value is 400"));
+}
+
+TEST_CASE("The mesh of the deck's degrees") {
+    Config config;
+    CHECK(mesh_shape(config, 4).dp_shard == 4);
+    config.parallelism.data_parallel_replicate_degree = 2;
+    config.parallelism.tensor_parallel_degree = 3;
+    const MeshShape shape = mesh_shape(config, 12);
+    CHECK(shape.dp_replicate == 2);
+    CHECK(shape.dp_shard == 2);
+    CHECK(shape.tp == 3);
+    CHECK_THROWS_AS(mesh_shape(config, 7), ConfigError);
+    config.parallelism.expert_parallel_degree = 4;
+    CHECK_THROWS_WITH(
+        mesh_shape(config, 12),
+        "parallelism.expert_parallel_degree = 4: must divide data_parallel_shard x context x tensor = 6; "
+        "the nearest valid value is 3");
+    config.parallelism.data_parallel_replicate_degree = 65536;
+    config.parallelism.context_parallel_degree = 65536;
+    CHECK_THROWS_WITH(mesh_shape(config, 12),
+                      "the degrees of [parallelism] need 12884901888 ranks, but there are 12");
+}
