@@ -19,7 +19,7 @@ namespace coeus {
 using WordCounts = std::vector<std::pair<std::string, int64_t>>;
 
 /// Cuts each line of the corpus (with its line end, a text of its own) by Llama 3's expression and counts the
-/// pieces, on several threads, with a progress bar.
+/// pieces, on several threads (0: all), with a progress bar.
 WordCounts count_words(const Corpus& corpus, int threads);
 
 /// The merges, in byte symbols, in the order learnt. Highest count first; among equal counts the pair with

@@ -176,6 +176,7 @@ private:
 }  // namespace
 
 WordCounts count_words(const Corpus& corpus, int threads) {
+    if (threads <= 0) threads = hardware_threads();
     std::vector<Pattern> patterns;
     patterns.emplace_back(llama3_pattern, "coeus tokenizer");
     const PreTokenizer pre_tokenizer(std::move(patterns));

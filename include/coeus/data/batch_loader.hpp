@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prepares the next step's batch on a thread of its own while a step runs. Two buffers, made once.
+#pragma once
+
+#include "coeus/data/sampler.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace coeus {
+
+/// This rank's samples of one step, row by row: arrays of [samples, seq_len]. Micro-batches are runs of rows.
+struct StepBatch {
+    int64_t step = 0;
+    int64_t num_samples = 0, seq_len = 0;
+    std::span<const int32_t> tokens, labels;  ///< labels: ignore_label where one does not count
+    std::span<const int32_t>
+        document_start;         ///< index in its row of the first token of each token's document
+    int64_t valid_tokens = 0;   ///< labels that count, of this rank
+    double seconds_waited = 0;  ///< by next(), for this batch
+};
+
+class BatchLoader {
+public:
+    struct Options {
+        int64_t global_batch = 1;
+        int64_t rank = 0, ranks = 1;  ///< of the data-parallel axes
+        int64_t first_step = 0;       ///< counted from 0: samples [step G, (step + 1) G)
+    };
+
+    /// The sampler must outlive it. Starts at once with the first step.
+    BatchLoader(const Sampler& sampler, const Options& options);
+    ~BatchLoader();
+    BatchLoader(const BatchLoader&) = delete;
+    BatchLoader& operator=(const BatchLoader&) = delete;
+
+    /// The next step's batch, which lives until the following call. Rethrows what went wrong on the thread.
+    StepBatch next();
+
+private:
+    struct Buffer {
+        std::vector<int32_t> tokens, labels, document_start;
+        int64_t valid_tokens = 0;
+    };
+    void run();
+    void fill(int64_t step, Buffer& buffer);
+
+    const Sampler* sampler_;
+    Options options_;
+    std::array<Buffer, 2> buffers_;  // step s uses buffer s % 2
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int64_t filled_;  // steps below this are prepared
+    int64_t taken_;   // the step handed out last, whose buffer is in use
+    bool stop_ = false;
+    std::exception_ptr error_;
+    std::thread thread_;  // last: everything else exists before it runs
+};
+
+}  // namespace coeus

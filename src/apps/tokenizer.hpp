@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two sub-commands about text: coeus tokenizer, coeus tokenize.
+#pragma once
+
+#include "commands.hpp"
+
+namespace coeus::apps {
+
+int run_tokenizer(const Arguments& arguments);
+void tokenizer_help();
+int run_tokenize(const Arguments& arguments);
+void tokenize_help();
+
+}  // namespace coeus::apps

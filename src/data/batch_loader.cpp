@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/batch_loader.hpp"
+
+#include "coeus/base/clock.hpp"
+
+namespace coeus {
+
+BatchLoader::BatchLoader(const Sampler& sampler, const Options& options)
+    : sampler_(&sampler), options_(options), filled_(options.first_step), taken_(options.first_step - 1) {
+    const size_t tokens =
+        size_t(samples_of(0, options.global_batch, options.rank, options.ranks).count * sampler.seq_len());
+    for (Buffer& buffer : buffers_) {
+        buffer.tokens.resize(tokens);
+        buffer.labels.resize(tokens);
+        buffer.document_start.resize(tokens);
+    }
+    thread_ = std::thread([this] { run(); });
+}
+
+BatchLoader::~BatchLoader() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void BatchLoader::run() {
+    try {
+        for (int64_t step = options_.first_step;; ++step) {
+            std::unique_lock lock(mutex_);
+            // step - 2 used this buffer: a later one must have been asked for
+            changed_.wait(lock, [&] { return stop_ || step - 2 < taken_; });
+            if (stop_) return;
+            lock.unlock();
+            fill(step, buffers_[size_t(step % 2)]);
+            lock.lock();
+            filled_ = step + 1;
+            changed_.notify_all();
+        }
+    } catch (...) {
+        const std::lock_guard lock(mutex_);
+        error_ = std::current_exception();
+        changed_.notify_all();
+    }
+}
+
+void BatchLoader::fill(int64_t step, Buffer& buffer) {
+    const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
+    const auto length = size_t(sampler_->seq_len());
+    buffer.valid_tokens = 0;
+    for (int64_t row = 0; row < count; ++row) {
+        const auto part = [&](std::vector<int32_t>& all) {
+            return std::span(all).subspan(size_t(row) * length, length);
+        };
+        buffer.valid_tokens += sampler_->sample(first + row, part(buffer.tokens), part(buffer.labels),
+                                                part(buffer.document_start));
+    }
+}
+
+StepBatch BatchLoader::next() {
+    const Timer timer;
+    std::unique_lock lock(mutex_);
+    // the batch handed out last is given back by this call
+    const int64_t step = ++taken_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return error_ || filled_ > step; });
+    if (filled_ <= step) std::rethrow_exception(error_);
+    const Buffer& buffer = buffers_[size_t(step % 2)];
+    const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
+    return {step,
+            rows,
+            sampler_->seq_len(),
+            buffer.tokens,
+            buffer.labels,
+            buffer.document_start,
+            buffer.valid_tokens,
+            timer.seconds()};
+}
+
+}  // namespace coeus

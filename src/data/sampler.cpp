@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/sampler.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/random.hpp"
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+constexpr int64_t held_out_every = 100;
+
+int64_t windows_in(const TokenFile& file, const Sampler::Options& options) {
+    const int64_t window = options.seq_len + 1, all = file.num_tokens() / window;
+    if (all == 0)
+        throw ConfigError(
+            "{}: {} tokens are less than one window of seq_len + 1 = {}; give more data or a "
+            "training.seq_len "
+            "of at most {}",
+            file.path(), with_commas(file.num_tokens()), with_commas(window),
+            with_commas(file.num_tokens() - 1));
+    if (options.subset == Subset::all) return all;
+    if (all == 1)
+        throw ConfigError(
+            "{}: {} tokens are one window of seq_len + 1 = {}, so none can be held out for validation; give "
+            "more data, or validation data of its own (validation.dataset_path)",
+            file.path(), with_commas(file.num_tokens()), with_commas(window));
+    const int64_t held_out = std::max<int64_t>(1, all / held_out_every);
+    return options.subset == Subset::held_out ? held_out : all - held_out;
+}
+
+}  // namespace
+
+Sampler::Sampler(const TokenFile& file, const Options& options) : file_(&file), options_(options) {
+    if (options.seq_len < 1) throw ConfigError("training.seq_len must be at least 1, is {}", options.seq_len);
+    num_windows_ = windows_in(file, options);
+}
+
+int64_t Sampler::window_of(int64_t i) const {
+    const int64_t epoch = i / num_windows_;
+    int64_t index = i % num_windows_;
+    if (options_.shuffle)
+        index = int64_t(Permutation(uint64_t(num_windows_), options_.seed,
+                                    stream_of("shuffle") + uint64_t(epoch))(uint64_t(index)));
+    if (options_.subset == Subset::all) return index;
+    const int64_t all = file_->num_tokens() / (options_.seq_len + 1);
+    if (options_.subset == Subset::held_out) return std::min((index + 1) * held_out_every, all) - 1;
+    return index + index / (held_out_every - 1);  // each 100 windows begin with 99 for training
+}
+
+int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
+                        std::span<int32_t> document_start) const {
+    const int64_t length = options_.seq_len;
+    require(int64_t(inputs.size()) == length && int64_t(labels.size()) == length &&
+                int64_t(document_start.size()) == length,
+            "a sample has seq_len elements");
+    const int64_t begin = window_of(i) * (length + 1);
+    file_->read(begin, inputs);
+    file_->read(begin + 1, labels);
+    int64_t valid = length;
+    if (file_->has_loss_mask())
+        for (int64_t t = 0; t < length; ++t)
+            if (!file_->is_label(begin + 1 + t)) labels[size_t(t)] = ignore_label, --valid;
+
+    int64_t document = file_->document_of(begin), start = 0;
+    for (int64_t t = 0; t < length; ++t) {
+        while (document + 1 < file_->num_documents() && file_->document_begin(document + 1) <= begin + t) {
+            ++document;
+            start = std::max<int64_t>(0, file_->document_begin(document) - begin);
+        }
+        document_start[size_t(t)] = int32_t(start);
+    }
+    return valid;
+}
+
+SampleRange samples_of(int64_t step, int64_t global_batch, int64_t rank, int64_t ranks) {
+    require(global_batch > 0 && ranks > 0 && global_batch % ranks == 0 && rank >= 0 && rank < ranks,
+            "the global batch is a multiple of the data ranks");
+    const int64_t count = global_batch / ranks;
+    return {step * global_batch + rank * count, count};
+}
+
+}  // namespace coeus

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/token_file.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/hdf5.hpp"
+#include "parallel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+namespace coeus {
+
+namespace {
+
+template <class T>
+T load(const std::byte* from) {
+    T value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class T>
+int64_t maximum(const std::byte* from, int64_t count) {
+    T largest = 0;
+    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, load<T>(from + i * int64_t(sizeof(T))));
+    return largest;
+}
+
+}  // namespace
+
+bool is_token_file(const std::filesystem::path& file) {
+    char signature[8] = {};
+    std::ifstream(file, std::ios::binary).read(signature, sizeof signature);
+    return std::memcmp(signature, "\x89HDF\r\n\x1a\n", sizeof signature) == 0;
+}
+
+int64_t TokenFile::Array::at(int64_t index) const {
+    const std::byte* place = data + index * width;
+    if (width == 2) return load<uint16_t>(place);
+    if (width == 4) return load<uint32_t>(place);
+    return int64_t(load<uint64_t>(place));
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
+    const hdf5::File file = hdf5::File::open(path.string());
+    const auto find = [&](const char* name, std::initializer_list<hdf5::Type> types, const char* as) {
+        const hdf5::Dataset array = file.dataset(name);
+        const int64_t count = array.shape().count();
+        if (array.shape().rank != 1 || std::find(types.begin(), types.end(), array.type()) == types.end())
+            throw ConfigError(
+                "{}: /{} must be a 1-D array of {}, is {} {}; with h5py: f.create_dataset(\"{}\", "
+                "data=...{})",
+                map_.path(), name, as, array.shape().text(), hdf5::name_of(array.type()), name,
+                fmt::format(".astype(\"{}\")", hdf5::name_of(*types.begin())));
+        if (count == 0) throw ConfigError("{}: /{} is empty", map_.path(), name);
+        const auto offset = array.offset();
+        if (!offset)
+            throw ConfigError(
+                "{}: /{} must be contiguous, without chunks or compression, so that it can be memory-mapped; "
+                "with "
+                "h5py: f.create_dataset(\"{}\", data=...) without further options",
+                map_.path(), name, name);
+        const auto width = hdf5::size_of(array.type());
+        if (*offset + count * width > int64_t(map_.bytes().size()))
+            throw ConfigError("{} is truncated: /{} ends behind the end of the file", map_.path(), name);
+        return Array{map_.bytes().data() + *offset, count, int(width)};
+    };
+    tokens_ = find("tokens", {hdf5::Type::u16, hdf5::Type::u32}, "uint16 or uint32");
+    if (file.has("documents")) {
+        documents_ = find("documents", {hdf5::Type::u64, hdf5::Type::i64}, "uint64");
+        int64_t before = 0;
+        for (int64_t d = 0; d < documents_.count; ++d) {
+            const int64_t begin = documents_.at(d);
+            if ((d == 0 && begin != 0) || begin < before || begin > tokens_.count)
+                throw ConfigError(
+                    "{}: /documents[{}] is {}: offsets must ascend from 0 to the number of tokens, {}",
+                    map_.path(), d, begin, tokens_.count);
+            before = begin;
+        }
+        if (before != tokens_.count)
+            throw ConfigError("{}: the last entry of /documents must be the number of tokens, {}, is {}",
+                              map_.path(), tokens_.count, before);
+    }
+    if (file.has("loss_mask")) {
+        mask_ = find("loss_mask", {hdf5::Type::u8}, "uint8");
+        if (mask_.count != tokens_.count)
+            throw ConfigError("{}: /loss_mask has {} entries for {} tokens", map_.path(), mask_.count,
+                              tokens_.count);
+    }
+    if (file.has_attribute("tokenizer")) tokenizer_hash_ = file.string_attribute("tokenizer");
+    if (file.has_attribute("max_token")) max_token_ = file.int_attribute("max_token");
+}
+
+int64_t TokenFile::max_token(int threads) {
+    if (!max_token_) {
+        constexpr int64_t part = 1 << 22;
+        int64_t largest = 0;
+        in_order(
+            div_ceil(tokens_.count, part), threads > 0 ? threads : hardware_threads(), [] { return 0; },
+            [&](int, int64_t i) {
+                const int64_t first = i * part, count = std::min(part, tokens_.count - first);
+                const std::byte* from = tokens_.data + first * tokens_.width;
+                return tokens_.width == 2 ? maximum<uint16_t>(from, count) : maximum<uint32_t>(from, count);
+            },
+            [&](int64_t, int64_t found) { largest = std::max(largest, found); });
+        max_token_ = largest;
+    }
+    return *max_token_;
+}
+
+void TokenFile::check_vocabulary(int64_t vocab_size, int threads) {
+    if (max_token(threads) < vocab_size) return;
+    int64_t position = 0;
+    while (position < tokens_.count && tokens_.at(position) < vocab_size) ++position;
+    if (position == tokens_.count)
+        throw ConfigError("{}: the attribute max_token is {}, but no token is above {}", map_.path(),
+                          *max_token_, vocab_size - 1);
+    throw ConfigError(
+        "{}: token {} at position {} is not in the model's vocabulary of {}; model.vocab_size must be at "
+        "least {}",
+        map_.path(), tokens_.at(position), position, vocab_size, *max_token_ + 1);
+}
+
+void TokenFile::read(int64_t first, std::span<int32_t> out) const {
+    const auto count = int64_t(out.size());
+    require(first >= 0 && first + count <= tokens_.count, "tokens read from inside the file");
+    for (int64_t i = 0; i < count; ++i) out[size_t(i)] = int32_t(tokens_.at(first + i));
+}
+
+int64_t TokenFile::document_begin(int64_t document) const {
+    return documents_.count > 0 ? documents_.at(document) : document == 0 ? 0 : tokens_.count;
+}
+
+int64_t TokenFile::document_of(int64_t position) const {
+    // the last document that begins at or before the position: documents may be empty
+    int64_t low = 0, high = num_documents();
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        (document_begin(middle) <= position ? low : high) = middle;
+    }
+    return low;
+}
+
+}  // namespace coeus
