@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 
 namespace coeus::hdf5 {
 
@@ -11,7 +12,12 @@ static_assert(std::endian::native == std::endian::little);
 
 void be_quiet() {
     static std::once_flag once;
-    std::call_once(once, [] { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); });
+    std::call_once(once, [] {
+        // at the end of the process HDF5 would touch files whose close has failed, and crash (1.10.8); ours
+        // are closed by their owners
+        H5dont_atexit();
+        H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    });
 }
 
 std::string reason() {
@@ -23,7 +29,14 @@ std::string reason() {
     };
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
     H5Eclear2(H5E_DEFAULT);
-    return text.empty() ? "HDF5 gives no reason" : text;
+    if (text.empty()) return "HDF5 gives no reason";
+    // "file write failed: time = ..., filename = ..., errno = 28, error message = 'No space left on device',
+    // ..."
+    const std::string_view mark = "error message = '";
+    const size_t begin = text.find(mark), colon = text.find(':');
+    if (begin == std::string::npos || colon == std::string::npos) return text;
+    const size_t end = text.find('\'', begin + mark.size());
+    return text.substr(0, colon + 2) + text.substr(begin + mark.size(), end - begin - mark.size());
 }
 
 namespace {

@@ -40,14 +40,17 @@ void remove_unfinished(const std::string& folder) {
         if (entry.path().string().ends_with(".h5.part")) fs::remove(entry.path(), ignored);
 }
 
-void check_space(const std::string& folder, const std::vector<CheckpointTensor>& tensors,
-                 std::optional<Dtype> dtype) {
+/// Throws where the disk, a quota or a limit has no room for the file. HDF5 must not be the one to find out:
+/// it cannot close a file that it cannot write.
+void check_space(const std::string& folder, const std::string& part,
+                 const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) {
     int64_t needed = 1 << 20;
     for (const CheckpointTensor& tensor : tensors)
         needed += tensor.shape.count() * size_of(stored_type(tensor, dtype)) + (16 << 10);
     if (const int64_t there = free_bytes(folder); there < needed)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(needed)),
                                       folder, bytes_text(double(there))));
+    RawFile::create(part).reserve(needed);
 }
 
 void write_train_record(hdf5::File& file, const TrainRecord& train) {
@@ -135,7 +138,7 @@ std::string Checkpoint::write(const std::string& name, const TrainRecord& train,
         on_first_rank(ranks_, [&] {
             make_folder(folder_);
             remove_unfinished(folder_);
-            check_space(folder_, tensors, dtype);
+            check_space(folder_, part, tensors, dtype);
             places = lay_out(part, train, tensors, dtype);
         });
         ranks_.broadcast(Tensor(places.data(), Dtype::i64, {int64_t(places.size()) * 2}), 0);

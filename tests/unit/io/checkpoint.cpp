@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/io/checkpoint.hpp"
+
+#include "coeus/device/memory.hpp"
+#include "coeus/file/hdf5.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+
+using namespace coeus;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A small state in memory: three weights with their moments.
+struct State {
+    std::deque<OwnedTensor> memory;
+    std::vector<CheckpointTensor> tensors;
+
+    explicit State(Dtype dtype, double start = 0.5, int64_t vocabulary = 9) {
+        for (const char* group : {"model/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"}) {
+            add(group + std::string("tok_embeddings.weight"), dtype, {vocabulary, 4}, start += 1);
+            add(group + std::string("layers.0.attention.wq.weight"), dtype, {4, 4}, start += 1);
+            add(group + std::string("norm.weight"), dtype, {4}, start += 1);
+        }
+    }
+    void add(const std::string& path, Dtype dtype, const Shape& shape, double start) {
+        const Tensor t = memory.emplace_back(dtype, shape);
+        for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, start + double(i) / 7);
+        tensors.push_back({.path = path, .shape = shape, .local = t});
+    }
+    std::string bytes() const {
+        std::string all;
+        for (const auto& t : tensors)
+            all.append(static_cast<const char*>(t.local.data), size_t(t.local.bytes()));
+        return all;
+    }
+};
+
+TrainRecord record(int64_t step) {
+    return {.step = step,
+            .tokens_seen = step * 4096,
+            .seed = 42,
+            .sample = step * 8,
+            .deck = "[training]\nsteps = 10\n",
+            .version = "0.1.0",
+            .model = R"({"name": "llama3"})"};
+}
+
+/// Flips one bit in the bytes of an array.
+void flip(const std::string& path, const std::string& array, int64_t element_byte) {
+    const int64_t at = *hdf5::File::open(path).dataset(array).offset() + element_byte;
+    std::string bytes = test::read_file(path);
+    bytes[size_t(at)] = char(bytes[size_t(at)] ^ 4);
+    test::write_file(path, bytes);
+}
+
+void truncate(const std::string& path, double share) {
+    fs::resize_file(path, uintmax_t(double(fs::file_size(path)) * share));
+}
+
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
+    const Dtype dtype = GENERATE(Dtype::f32, Dtype::f64, Dtype::bf16);
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder / "deep/checkpoint", 0, self);
+    const State saved(dtype);
+    const std::string path = checkpoint.save(record(100), saved.tensors);
+    CHECK(path == (folder / "deep/checkpoint/step-00000100.h5").string());
+    CHECK(files_in(folder / "deep/checkpoint") == std::vector<std::string>{"step-00000100.h5"});
+
+    State loaded(dtype, -3);
+    const auto found = checkpoint.load_newest(loaded.tensors);
+    REQUIRE(found.has_value());
+    CHECK(found->path == path);
+    CHECK(loaded.bytes() == saved.bytes());
+    CHECK(found->train.step == 100);
+    CHECK(found->train.tokens_seen == 409600);
+    CHECK(found->train.seed == 42);
+    CHECK(found->train.sample == 800);
+    CHECK(found->train.deck == "[training]\nsteps = 10\n");
+    CHECK(found->train.version == "0.1.0");
+    CHECK(found->train.model == R"({"name": "llama3"})");
+    CHECK(verify_checkpoint(path).empty());
+    CHECK(hdf5::File::open(path).dataset("model/norm.weight").type() == hdf5::type_of(dtype));
+}
+
+TEST_CASE("checkpoint: other programs read it", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const State saved(Dtype::bf16);
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record(3), saved.tensors);
+    const auto dump = test::run_shell("h5dump -d /model/norm.weight -g /train " + path);
+    if (dump.exit_code == 127) return;
+    CHECK(dump.exit_code == 0);
+    // start 3.5: 3.5, 3.5 + 1/7, ... rounded to bfloat16
+    CHECK_THAT(dump.output, Contains("(0): 3.5, 3.64062, 3.78125, 3.92188"));
+    CHECK_THAT(dump.output, Contains("ATTRIBUTE \"tokens_seen\"") && Contains("12288"));
+    const std::string program = R"(
+import h5py, numpy as np, sys
+def mix(index, bits):
+    x = bits + (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x ^= x >> np.uint64(32); x *= np.uint64(0xD6E8FEB86659FD93); x ^= x >> np.uint64(29)
+    return x
+f = h5py.File(sys.argv[1], "r")
+def check(name, array):
+    if not isinstance(array, h5py.Dataset): return
+    sums = f["checksum/" + array.name]
+    width = array.id.get_type().get_size()
+    raw = np.fromfile(sys.argv[1], "u%d" % width, array.size, offset=array.id.get_offset()).astype(np.uint64)
+    mixed = mix(np.arange(array.size, dtype=np.uint64), raw)
+    block = sums.attrs["rows_per_block"] * (array.shape[-1] if array.ndim > 1 else 1)
+    for i, expected in enumerate(sums[:]):
+        assert mixed[i * block:(i + 1) * block].sum(dtype=np.uint64) == expected, name
+    print("good", name)
+f["model"].visititems(check); f["optimizer"].visititems(check)
+print(f.attrs["format"], f["train"].attrs["step"], f["model/norm.weight"][0])
+)";
+    test::write_file(folder / "check.py", program);
+    const auto python = test::run_shell("/usr/bin/python3 -c 'import h5py' && /usr/bin/python3 " +
+                                        (folder / "check.py").string() + " " + path);
+    if (python.output.find("No module named") != std::string::npos) return;
+    INFO(python.output);
+    CHECK(python.exit_code == 0);
+    CHECK_THAT(python.output, Contains("good exp_avg_sq/norm.weight") && Contains("coeus checkpoint 3 3.5"));
+}
+
+TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    const State saved(Dtype::f32);
+    checkpoint.save(record(1), saved.tensors);
+    State wide(Dtype::f64, -3);
+    REQUIRE(checkpoint.load_newest(wide.tensors));
+    for (size_t i = 0; i < saved.tensors.size(); ++i)
+        for (int64_t k = 0; k < saved.tensors[i].local.count(); ++k)
+            REQUIRE(element(wide.tensors[i].local, k) == element(saved.tensors[i].local, k));
+
+    const std::string path = checkpoint.export_model(record(1), saved.tensors, Dtype::bf16);
+    CHECK(fs::path(path).filename() == "model-00000001.h5");
+    const CheckpointHeader header = read_checkpoint_header(path);
+    CHECK_FALSE(header.full);
+    REQUIRE(header.arrays.size() == 3);
+    CHECK(header.arrays[1].path == "model/norm.weight");
+    CHECK(header.arrays[1].type == hdf5::Type::bf16);
+    CHECK(verify_checkpoint(path).empty());
+    const auto values = hdf5::File::open(path).dataset("model/tok_embeddings.weight").read_all<float>();
+    for (size_t k = 0; k < values.size(); ++k)
+        REQUIRE(values[k] == float(bf16(float(element(saved.tensors[0].local, int64_t(k))))));
+    // weights alone can be a start
+    State start(Dtype::f32, -3);
+    start.tensors.resize(3);
+    CHECK(load_checkpoint(path, start.tensors, self).step == 1);
+    CHECK(element(start.tensors[2].local, 0) == 3.5);
+}
+
+TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    State state(Dtype::f32);
+    CHECK_FALSE(checkpoint.load_newest(state.tensors).has_value());
+    CHECK_THROWS_WITH(newest_weights(folder.path()), Contains("has no checkpoint"));
+    checkpoint.save(record(9), state.tensors);
+    checkpoint.save(record(10), State(Dtype::f32, 7).tensors);
+    checkpoint.export_model(record(11), state.tensors, Dtype::f32);
+    test::write_file(folder / "step-00000099.h5.part", "half");
+    test::write_file(folder / "step-x.h5", "no number");
+    CHECK(checkpoint.load_newest(state.tensors)->train.step == 10);
+    CHECK(state.bytes() == State(Dtype::f32, 7).bytes());
+    CHECK(checkpoint.load_step(9, state.tensors).train.step == 9);
+    CHECK(state.bytes() == State(Dtype::f32).bytes());
+    CHECK_THROWS_WITH(checkpoint.load_step(8, state.tensors),
+                      Contains("there is no checkpoint of step 8; there are: 9, 10"));
+    CHECK(newest_weights(folder.path()) == (folder / "model-00000011.h5").string());
+}
+
+TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const State state(Dtype::f32);
+    Checkpoint(folder.path(), 0, self).export_model(record(1), state.tensors, Dtype::f32);
+    for (int64_t step : {1, 2, 3, 4}) Checkpoint(folder.path(), 2, self).save(record(step), state.tensors);
+    CHECK(files_in(folder.path()) ==
+          std::vector<std::string>{"model-00000001.h5", "step-00000003.h5", "step-00000004.h5"});
+    Checkpoint(folder.path(), 0, self).save(record(5), state.tensors);
+    CHECK(list_checkpoints(folder.path()).size() == 3);
+    CHECK(list_checkpoints(folder / "nowhere").empty());
+}
+
+TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    const State good(Dtype::f32), newer(Dtype::f32, 20);
+    const std::string older = checkpoint.save(record(1), good.tensors);
+    const std::string newest = checkpoint.save(record(2), newer.tensors);
+    SECTION("truncated") {
+        const double share = GENERATE(0.0, 0.01, 0.3, 0.7, 0.9999);
+        truncate(newest, share);
+    }
+    SECTION("foreign") {
+        test::write_file(newest, "not a checkpoint at all");
+    }
+    SECTION("another HDF5 file") {
+        auto file = hdf5::File::create(newest);
+        file.create_dataset("tokens", hdf5::Type::u16, {5});
+        file.close();
+        CHECK_THROWS_WITH(read_checkpoint_header(newest),
+                          Contains("is an HDF5 file, but not a checkpoint of Coeus"));
+    }
+    SECTION("a flipped bit") {
+        flip(newest, "optimizer/exp_avg/norm.weight", 5);
+    }
+    SECTION("a flipped checksum") {
+        flip(newest, "checksum/model/norm.weight", 0);
+    }
+    State state(Dtype::f32, -3);
+    const auto found = checkpoint.load_newest(state.tensors);
+    REQUIRE(found);
+    CHECK(found->path == older);
+    CHECK(state.bytes() == good.bytes());
+    truncate(older, 0.5);
+    CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors), Contains("no checkpoint in") &&
+                                                                 Contains("is sound") &&
+                                                                 Contains("step-00000001.h5 is truncated"));
+    CHECK_THROWS_AS(checkpoint.load_newest(state.tensors), ConfigError);
+}
+
+TEST_CASE("checkpoint: damage is located", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    State state(Dtype::f32);
+    state.add("model/wide.weight", Dtype::f32, {5, 1 << 19}, 0);  // blocks of 2 rows
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record(1), state.tensors);
+    flip(path, "model/wide.weight", (3 * (int64_t(1) << 19) + 17) * 4);
+    flip(path, "model/norm.weight", 1);
+    int64_t last = 0;
+    const auto damaged = verify_checkpoint(path, [&](int64_t done, int64_t total) {
+        CHECK(done > last);
+        CHECK(done <= total);
+        last = done;
+    });
+    REQUIRE(damaged.size() == 2);
+    CHECK(damaged[0].array == "model/norm.weight");
+    CHECK(damaged[0].first_row == 0);
+    CHECK(damaged[0].last_row == 4);
+    CHECK(damaged[1].array == "model/wide.weight");
+    CHECK(damaged[1].first_row == 2);
+    CHECK(damaged[1].last_row == 4);
+    CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),
+                      Contains("is damaged: rows 0 to 3 of model/norm.weight do not match their checksum"));
+}
+
+TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    checkpoint.save(record(5), State(Dtype::f32).tensors);
+    SECTION("another shape") {
+        State other(Dtype::f32, 0, 10);
+        CHECK_THROWS_WITH(
+            checkpoint.load_newest(other.tensors),
+            Contains("step-00000005.h5 is of another model: tok_embeddings.weight is [9, 4] in the file, "
+                     "[10, 4] in this model"));
+        CHECK_THROWS_AS(checkpoint.load_newest(other.tensors), ConfigError);
+    }
+    SECTION("a parameter more in the model") {
+        State other(Dtype::f32);
+        other.add("model/layers.1.attention.wq.weight", Dtype::f32, {4, 4}, 0);
+        CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
+                          Contains("it has no model/layers.1.attention.wq.weight, which this model has"));
+    }
+    SECTION("a parameter more in the file") {
+        State other(Dtype::f32);
+        other.tensors.erase(other.tensors.begin());
+        CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
+                          Contains("it has tok_embeddings.weight, which this model does not have"));
+    }
+    SECTION("integers") {
+        State other(Dtype::i32);
+        CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
+                          Contains("model/tok_embeddings.weight holds float32"));
+    }
+    SECTION("weights alone do not resume") {
+        State state(Dtype::f32);
+        const std::string path = checkpoint.export_model(record(5), state.tensors, Dtype::f32);
+        CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),
+                          Contains("holds weights alone, without the optimizer's state"));
+    }
+    SECTION("a format of the future") {
+        const std::string path = folder / "future.h5";
+        auto file = hdf5::File::create(path);
+        file.set_attribute("format", "coeus checkpoint");
+        file.set_attribute("format_version", 2);
+        file.close();
+        CHECK_THROWS_WITH(read_checkpoint_header(path),
+                          Contains("format version 2; this program reads version 1"));
+    }
+    SECTION("absent") {
+        State state(Dtype::f32);
+        CHECK_THROWS_WITH(load_checkpoint(folder / "no.h5", state.tensors, self),
+                          Contains("no.h5: there is no such file"));
+    }
+}
+
+TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 1, self);
+    const State small(Dtype::f32);
+    State large(Dtype::f32);
+    large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
+    const std::string good = checkpoint.save(record(1), small.tensors);
+    const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
+    const std::string message_file = folder / "message";
+    const pid_t child = fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit bound{limit, limit};
+        setrlimit(RLIMIT_FSIZE, &bound);
+        try {
+            checkpoint.save(record(2), large.tensors);
+        } catch (const SystemError& error) {
+            test::write_file(message_file, error.what());
+        }
+        std::exit(0);  // with the end of HDF5, which must not mind
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(files_in(folder.path()) == std::vector<std::string>{"message", "step-00000001.h5"});
+    CHECK_THAT(test::read_file(message_file), Contains("step-00000002.h5 is not saved") &&
+                                                  Contains("File too large") &&
+                                                  Contains("the newest good checkpoint is " + good));
+    CHECK(verify_checkpoint(good).empty());
+}
+
+TEST_CASE("checkpoint: places that cannot be written", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const State state(Dtype::f32);
+    test::write_file(folder / "file", "in the way");
+    CHECK_THROWS_WITH(
+        Checkpoint(folder / "file/checkpoint", 0, self).save(record(1), state.tensors),
+        Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
+    CHECK_THROWS_AS(Checkpoint(folder / "file/checkpoint", 0, self).save(record(1), state.tensors),
+                    SystemError);
+}
