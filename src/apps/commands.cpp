@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
+#include "generate.hpp"
 #include "tokenizer.hpp"
+#include "train.hpp"
 
 namespace coeus::apps {
 
 const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
+        {"train", "train the model that a deck describes, or go on with it", train, train_help},
+        {"generate", "write text with a trained model", generate, generate_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
     };

@@ -4,6 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "commands.hpp"
 #include "help.hpp"
@@ -37,7 +38,8 @@ const Command& find(const std::string& name) {
 
 int run(const Arguments& arguments) {
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return print_overview(), 0;
-    if (arguments[0] == "--version") return std::puts("coeus " COEUS_VERSION), 0;
+    if (arguments[0] == "--version")
+        return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
         if (arguments[1] == "options") return help_options({arguments.begin() + 2, arguments.end()});

@@ -218,7 +218,8 @@ struct CommandLine {
 /// dry run), a deck that is absent, not TOML, or includes itself; with the deck's line and column.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
-/// The effective deck as TOML: every option that has a meaning; read back it gives an equal Config.
+/// The effective deck as TOML: every option that works, and what else was set. Read back it gives an equal
+/// Config, but for job.config_file.
 std::string deck_text(const Config& config);
 
 /// The text of `coeus help options`.

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace coeus {
+
+/// "0.1.0"
+const char* version();
+/// Compiler, optimisation and target of this build: "GCC 12.2.0, Release, -march=native".
+std::string build_description();
+
+}  // namespace coeus

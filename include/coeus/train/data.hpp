@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a run: from training.dataset_path to samples.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/data/batch_loader.hpp"
+#include "coeus/train/config.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace coeus {
+
+class TrainingData {
+public:
+    /// Opens token files as they are; text is tokenized once, by rank 0, into `cache_folder`. ConfigError: no
+    /// data, data that is missing, damaged or too short, ids beyond the vocabulary, a tokenizer larger than
+    /// it. Collective.
+    TrainingData(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
+                 const Communicator& world, int threads);
+
+    const Sampler& training() const { return *training_; }
+    /// Null where validation is off.
+    const Sampler* validation() const { return validation_ ? &*validation_ : nullptr; }
+    /// One line for the log.
+    std::string summary() const;
+
+private:
+    std::unique_ptr<TokenFile> file_, validation_file_;
+    std::optional<Sampler> training_, validation_;
+};
+
+}  // namespace coeus

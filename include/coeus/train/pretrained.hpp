@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pretrained: weights on the disk and the model they belong to: a checkpoint file, a run's folder, or a
+// Hugging Face folder.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/models/registry.hpp"
+#include "coeus/state/parameters.hpp"
+
+#include <filesystem>
+#include <string>
+
+namespace coeus {
+
+class Pretrained {
+public:
+    /// ConfigError: there are no weights, they are damaged, or the model is not built yet.
+    explicit Pretrained(const std::filesystem::path& path);
+
+    const DecoderConfig& model() const { return model_; }
+    const std::string& path() const { return path_; }
+    /// Folder of the tokenizer it was trained with.
+    const std::string& tokenizer_folder() const { return tokenizer_folder_; }
+    /// Sequence length it was trained with; where that is unknown, the model's longest or 2048, whichever is
+    /// less.
+    int64_t trained_seq_len() const { return trained_seq_len_; }
+    /// Loads the master weights; every rank of `ranks` all of them. Collective.
+    void load(const Parameters& parameters, const Communicator& ranks = Communicator::self()) const;
+
+private:
+    std::string path_, tokenizer_folder_;
+    bool hugging_face_ = false;
+    DecoderConfig model_;
+    int64_t trained_seq_len_ = 0;
+};
+
+}  // namespace coeus

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of a run (job.dump_folder): logs of the ranks, deck.toml, metrics.jsonl, checkpoints.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/train/config.hpp"
+
+#include <filesystem>
+
+namespace coeus {
+
+class RunFolder {
+public:
+    /// Makes the folders and starts the ranks' log files. ConfigError naming the folder where it cannot be
+    /// written. Collective.
+    RunFolder(const Config& config, const Communicator& world);
+
+    std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+    std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
+    /// Token files made from text.
+    std::filesystem::path data_folder() const { return root_ / "data"; }
+    const std::filesystem::path& root() const { return root_; }
+
+    /// Writes the effective deck to deck.toml, and to job.save_config_file where that is given. Rank 0 only.
+    void write_deck(const Config& config) const;
+
+private:
+    std::filesystem::path root_;
+    std::string checkpoint_folder_;
+};
+
+}  // namespace coeus

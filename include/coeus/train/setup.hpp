@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a deck asks for, in the terms of the other parts; and what a run says of itself before it starts.
+#pragma once
+
+#include "coeus/comm/mesh.hpp"
+#include "coeus/optim/lr_schedule.hpp"
+#include "coeus/train/config.hpp"
+#include "coeus/train/engine.hpp"
+
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+EngineOptions engine_options(const Config& config, int threads);
+/// Adds what was cut to `notices`.
+LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices);
+
+/// Lines on mesh, model, batches and memory, the same for a run and a dry run.
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine);
+
+/// `coeus train --dry_run`: validates deck and mesh for any number of ranks and prints what would run; runs
+/// nothing.
+void dry_run(const CommandLine& command_line, int world_size);
+
+}  // namespace coeus

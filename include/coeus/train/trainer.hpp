@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainer: a run from its deck to its last step.
+#pragma once
+
+#include "coeus/comm/mesh.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "coeus/device/cpu.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "coeus/optim/lr_schedule.hpp"
+#include "coeus/train/config.hpp"
+#include "coeus/train/data.hpp"
+#include "coeus/train/engine.hpp"
+#include "coeus/train/evaluator.hpp"
+#include "coeus/train/metrics.hpp"
+#include "coeus/train/run_folder.hpp"
+
+#include <optional>
+
+namespace coeus {
+
+class Trainer {
+public:
+    /// Sets everything up and loads the newest checkpoint. Throws ConfigError for whatever a user can mend,
+    /// before the first step. Collective, like every member.
+    Trainer(const CommandLine& command_line, const MpiRuntime& mpi);
+    Trainer(const Trainer&) = delete;
+    Trainer& operator=(const Trainer&) = delete;
+
+    /// Trains to training.steps. Throws NotFiniteError, with no optimizer step taken, where loss or gradient
+    /// is not finite.
+    void run();
+
+private:
+    void load();
+    void train_step(const StepBatch& batch);
+    void report(const StepBatch& batch);
+    void save();
+    void validate();
+    TrainRecord record() const;
+    [[noreturn]] void stop_not_finite() const;
+    bool first_rank() const { return mesh_.world().rank() == 0; }
+
+    Config config_;
+    std::vector<std::string> notices_;
+    Mesh mesh_;
+    RunFolder folder_;
+    CpuShare cpu_;
+    DecoderConfig model_;
+    TrainingData data_;
+    Engine engine_;
+    LrSchedule schedule_;
+    Checkpoint checkpoint_;
+    std::optional<double> peak_flops_;
+    std::optional<Evaluator> evaluator_;
+    std::optional<MetricsFile> metrics_;  ///< of rank 0
+    StepClock clock_;
+    double flops_per_token_ = 0;
+    double loss_max_ = 0;       ///< of the last step, over the data ranks
+    int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks
+    int64_t step_ = 0;          ///< optimizer steps taken
+    int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
+};
+
+}  // namespace coeus

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus train DECK [--section.option=value ...]
+#include "train.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "coeus/train/config.hpp"
+#include "coeus/train/setup.hpp"
+#include "coeus/train/trainer.hpp"
+
+#include <cstdio>
+
+namespace coeus::apps {
+
+int train(const Arguments& arguments) {
+    const MpiRuntime mpi(nullptr, nullptr);
+    log::init({.rank = mpi.world_rank()});
+    const CommandLine command_line = parse_command_line(arguments);
+    if (command_line.dry_run) {
+        if (mpi.world_rank() == 0) dry_run(command_line, mpi.world_size());
+        return 0;
+    }
+    Trainer trainer(command_line, mpi);
+    trainer.run();
+    return 0;
+}
+
+void train_help() {
+    std::puts(
+        "usage: [mpirun -n RANKS] coeus train DECK [--section.option=value ...]\n\n"
+        "  Trains the model that the deck describes; run the same line again to go on from the newest "
+        "checkpoint.\n\n"
+        "  --dry_run             validate everything, print mesh, model and memory, run nothing\n"
+        "  --ranks N             of a dry run: as if started on N ranks\n"
+        "  --section.option=V    overrides the deck; --a.b V works too; booleans: --a.b and --a.no_b\n\n"
+        "  coeus help options    every option with its meaning and default");
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/data.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/data/tokenize.hpp"
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tokenizer_folder(const Config& config) {
+    return config.model.tokenizer_path.empty() ? config.model.hf_assets_path : config.model.tokenizer_path;
+}
+
+// What a user without data needs to know.
+[[noreturn]] void throw_no_data(const Config& config) {
+    throw ConfigError(
+        "training.dataset_path is not given (training.dataset = \"{}\" is a name only, and compute nodes "
+        "have no internet): "
+        "set it to a text or JSONL file, a folder of these, or a token file; `coeus tokenizer` and `coeus "
+        "tokenize` make "
+        "a tokenizer and a token file from your own text",
+        config.training.dataset);
+}
+
+// The token file that a deck's path means; text is tokenized by rank 0 while the others wait.
+fs::path token_file(const Words& paths, const char* option, const Config& config, int64_t vocab,
+                    const fs::path& cache_folder, const Communicator& world, int threads) {
+    std::vector<fs::path> inputs;
+    for (const std::string& path : paths) {
+        if (!fs::exists(path))
+            throw ConfigError("{} = \"{}\": there is no such file or folder", option, path);
+        if (fs::is_regular_file(path) && is_token_file(path)) {
+            if (paths.size() > 1)
+                throw ConfigError("{}: a token file cannot be joined with others yet; give one file", option);
+            return path;
+        }
+        inputs.emplace_back(path);
+    }
+    const Tokenizer tokenizer(tokenizer_folder(config));
+    if (tokenizer.vocab_size() > vocab)
+        throw ConfigError(
+            "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
+            vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
+    std::string made;
+    on_first_rank(world, [&] { made = tokenized(inputs, tokenizer, cache_folder, threads).string(); });
+    return broadcast_text(world, made);
+}
+
+std::unique_ptr<TokenFile> open(const fs::path& path, int64_t vocab, int threads) {
+    auto file = std::make_unique<TokenFile>(path);
+    file->check_vocabulary(vocab, threads);
+    return file;
+}
+
+}  // namespace
+
+TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& cache_folder,
+                           const Communicator& world, int threads) {
+    const Config::Validation& validation = config.validation;
+    const auto path_of = [&](const Words& paths, const char* option) {
+        return token_file(paths, option, config, vocab, cache_folder, world, threads);
+    };
+    if (config.training.dataset_path.empty()) throw_no_data(config);
+    file_ = open(path_of(config.training.dataset_path, "training.dataset_path"), vocab, threads);
+    const bool held_out = validation.enable && validation.dataset_path.empty();
+    if (held_out && validation.seq_len != config.training.seq_len)
+        throw ConfigError(
+            "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
+            "training.seq_len = {}; or give validation.dataset_path",
+            validation.seq_len, config.training.seq_len);
+    const uint64_t seed = uint64_t(config.debug.seed);
+    training_.emplace(*file_, Sampler::Options{.seq_len = config.training.seq_len,
+                                               .seed = seed,
+                                               .shuffle = config.training.shuffle,
+                                               .subset = held_out ? Subset::training : Subset::all});
+    if (!validation.enable) return;
+    if (!held_out)
+        validation_file_ = open(path_of(validation.dataset_path, "validation.dataset_path"), vocab, threads);
+    validation_.emplace(held_out ? *file_ : *validation_file_,
+                        Sampler::Options{.seq_len = validation.seq_len,
+                                         .seed = seed,
+                                         .shuffle = false,
+                                         .subset = held_out ? Subset::held_out : Subset::all});
+}
+
+std::string TrainingData::summary() const {
+    std::string text = fmt::format("Data: {}, {} tokens in {} {}, {} windows of {} + 1 tokens", file_->path(),
+                                   with_commas(file_->num_tokens()), with_commas(file_->num_documents()),
+                                   file_->num_documents() == 1 ? "document" : "documents",
+                                   with_commas(training_->num_windows()), training_->seq_len());
+    if (validation_)
+        text += fmt::format("; validation: {} windows{}", with_commas(validation_->num_windows()),
+                            validation_file_ ? " of " + validation_file_->path() : " held out");
+    return text;
+}
+
+}  // namespace coeus

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/evaluator.hpp"
+
+#include "coeus/base/clock.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+Evaluator::Evaluator(const Config& config, const Sampler& sampler)
+    : sampler_(&sampler),
+      sequences_(config.validation.local_batch_size),
+      steps_(config.validation.steps),
+      document_mask_(config.training.document_mask) {
+    const size_t tokens = size_t(sequences_ * sampler.seq_len());
+    for (auto* buffer : {&tokens_, &labels_, &document_start_}) buffer->resize(tokens);
+}
+
+ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks) {
+    const Timer timer;
+    const int64_t ranks = data_ranks.size(), seq_len = sampler_->seq_len();
+    int64_t samples = sampler_->num_windows();
+    if (steps_ >= 0) samples = std::min(samples, steps_ * sequences_ * ranks);
+
+    double loss = 0;
+    int64_t valid = 0, filled = 0;
+    const auto row = [&](std::vector<int32_t>& buffer) {
+        return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
+    };
+    const auto flush = [&] {
+        const auto rows = [&](std::vector<int32_t>& buffer) {
+            return Tensor(buffer.data(), Dtype::i32, {filled * seq_len});
+        };
+        if (filled > 0)
+            loss += engine.evaluate({.sequences = filled,
+                                     .tokens = rows(tokens_),
+                                     .labels = rows(labels_),
+                                     .document_start = document_mask_ ? rows(document_start_) : Tensor{}});
+        filled = 0;
+    };
+    for (int64_t i = data_ranks.rank(); i < samples; i += ranks) {
+        valid += sampler_->sample(i, row(tokens_), row(labels_), row(document_start_));
+        if (++filled == sequences_) flush();
+    }
+    flush();
+
+    ValidationMetrics m;
+    m.tokens = data_ranks.all_reduce(valid);
+    m.loss = data_ranks.all_reduce(loss) / double(m.tokens);
+    m.seconds = timer.seconds();
+    m.tps = double(m.tokens) / double(ranks) / m.seconds;
+    return m;
+}
+
+}  // namespace coeus

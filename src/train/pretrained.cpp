@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/pretrained.hpp"
+
+#include "coeus/file/toml.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "coeus/train/config.hpp"
+#include "coeus/train/model_setup.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file of weights that a path means: itself, the newest in it, or the newest in its folder checkpoint/.
+std::string weights_file(const fs::path& path) {
+    if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path.string());
+    if (!fs::is_directory(path)) return path.string();
+    const fs::path inner = path / Config{}.checkpoint.folder;
+    return newest_weights((fs::is_directory(inner) ? inner : path).string());
+}
+
+template <class T>
+const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
+    for (const TomlEntry& entry : deck)
+        if (entry.key == key) return entry.value.as<T>();
+    return nullptr;
+}
+
+}  // namespace
+
+Pretrained::Pretrained(const fs::path& path) : path_(weights_file(path)) {
+    const TrainRecord record = read_checkpoint_header(path_).train;
+    model_ = model_from_description(record.model, path_);
+    const std::vector<TomlEntry> deck = parse_toml(record.deck, path_ + " (deck)");
+    for (const char* key :
+         {"model.hf_assets_path", "model.tokenizer_path"})  // the later one, where given, counts
+        if (const std::string* folder = find<std::string>(deck, key); folder && !folder->empty())
+            tokenizer_folder_ = *folder;
+    const int64_t* seq_len = find<int64_t>(deck, "training.seq_len");
+    trained_seq_len_ = seq_len ? *seq_len : std::min<int64_t>(2048, model_.max_seq_len);
+}
+
+void Pretrained::load(const Parameters& parameters, const Communicator& ranks) const {
+    load_checkpoint(path_, checkpoint_tensors(parameters, ranks, false), ranks);
+}
+
+}  // namespace coeus

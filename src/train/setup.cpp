@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/setup.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/train/model_setup.hpp"
+
+namespace coeus {
+
+EngineOptions engine_options(const Config& config, int threads) {
+    EngineOptions options;
+    options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
+    options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
+    if (config.validation.enable)
+        options.validation = {.sequences = config.validation.local_batch_size,
+                              .seq_len = config.validation.seq_len};
+    const Config::Optimizer& o = config.optimizer;
+    options.adam = {.beta1 = o.beta1,
+                    .beta2 = o.beta2,
+                    .eps = o.eps,
+                    .weight_decay = o.weight_decay,
+                    .decoupled = o.name == "AdamW",
+                    .seed = uint64_t(config.debug.seed)};
+    options.max_norm = config.training.max_norm;
+    options.threads = threads;
+    return options;
+}
+
+LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices) {
+    const Config::LrScheduler& s = config.lr_scheduler;
+    return LrSchedule({.warmup_steps = s.warmup_steps,
+                       .total_steps = s.total_steps.value_or(config.training.steps),
+                       .decay_ratio = s.decay_ratio,
+                       .decay = s.decay_type == "sqrt"     ? Decay::sqrt
+                                : s.decay_type == "cosine" ? Decay::cosine
+                                                           : Decay::linear,
+                       .min_factor = s.min_lr_factor},
+                      notices);
+}
+
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine) {
+    const DecoderConfig& m = engine.decoder().config();
+    const EngineOptions& options = engine.options();
+    const int64_t accumulation = gradient_accumulation_steps(config, mesh.size(dp));
+    const int64_t sequences = options.training.sequences * mesh.size(dp) * accumulation;
+    std::vector<std::string> lines = {
+        fmt::format("Mesh: {} {}: {}", mesh.ranks(), mesh.ranks() == 1 ? "rank" : "ranks", mesh.text()),
+        fmt::format("Model: {} {}, {} parameters (dim {}, {} layers, {} heads, {} kv heads, ffn {}, "
+                    "vocabulary {}{}), {:.4g} FLOPs per token",
+                    m.family, m.flavor, with_commas(engine.decoder().parameters().count()), m.dim, m.layers,
+                    m.heads, m.kv_heads, m.ffn_hidden, m.vocab, m.tied ? ", tied" : "",
+                    m.flops_per_token(options.training.seq_len)),
+        fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
+                    name_of(options.types.compute), name_of(options.types.accumulate())),
+        fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
+                    "steps (warm-up {})",
+                    sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
+                    mesh.size(dp) == 1 ? "rank" : "ranks", accumulation, config.training.steps,
+                    config.lr_scheduler.warmup_steps),
+        engine.plan().text(memory_limit_bytes()),
+    };
+    if (mesh.dp_shard > 1)
+        lines.push_back(
+            fmt::format("Notice: data_parallel_shard_degree = {} runs as {} replicas: sharding of parameters "
+                        "(FSDP) is not "
+                        "built yet; results are the same, memory is that of one rank",
+                        mesh.dp_shard, mesh.dp_shard));
+    return lines;
+}
+
+void dry_run(const CommandLine& command_line, int world_size) {
+    const Config& config = command_line.config;
+    for (const std::string& notice : command_line.notices) log::info("{}", notice);
+    const MeshShape mesh = mesh_shape(config, command_line.ranks > 0 ? int(command_line.ranks) : world_size);
+    const DecoderConfig model = model_from_deck(config);
+    const Engine engine(model, engine_options(config, 1));
+    for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
+    log::info("Dry run: deck and mesh are valid; nothing was run");
+}
+
+}  // namespace coeus

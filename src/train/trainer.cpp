@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/trainer.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/plan/machine.hpp"
+#include "coeus/train/initial_weights.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/setup.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace coeus {
+
+namespace {
+
+constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+
+Tensor ids(std::span<const int32_t> values) {
+    return Tensor(const_cast<int32_t*>(values.data()), Dtype::i32,
+                  {int64_t(values.size())});  // read only by contract
+}
+
+// Rows [first, first + count) of a step's batch.
+MicroBatch micro_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
+    const auto rows = [&](std::span<const int32_t> all) {
+        return ids(all.subspan(size_t(first * batch.seq_len), size_t(count * batch.seq_len)));
+    };
+    return {.sequences = count,
+            .tokens = rows(batch.tokens),
+            .labels = rows(batch.labels),
+            .document_start = document_mask ? rows(batch.document_start) : Tensor{}};
+}
+
+}  // namespace
+
+Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
+    : config_(command_line.config),
+      notices_(command_line.notices),
+      mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
+      folder_(config_, mesh_.world()),
+      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size())),
+      model_(model_from_deck(config_)),
+      data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
+      engine_(model_, engine_options(config_, cpu_.threads)),
+      schedule_(schedule_from_deck(config_, &notices_)),
+      checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
+    apply(cpu_);
+    on_first_rank(mesh_.world(), [&] { folder_.write_deck(config_); });
+    if (first_rank()) {
+        for (const std::string& notice : notices_) log::info("{}", notice);
+        log::info("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(), cpu_vector_level(),
+                  MpiRuntime::library_version(), cpu_.threads, cpu_.threads == 1 ? "thread" : "threads",
+                  cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
+        for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
+        log::info("{}", data_.summary());
+    }
+    require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
+    engine_.allocate();
+    peak_flops_ = cpu_peak_flops(engine_.exec(), cpu_kernels(), compute_dtype(config_), cpu_name(),
+                                 default_peak_cache());
+    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) *
+                    gradient_accumulation_steps(config_, mesh_.size(dp));
+    flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
+    load();
+    if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
+    on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
+}
+
+void Trainer::load() {
+    Parameters& parameters = engine_.decoder().parameters();
+    parameters.initialise(uint64_t(config_.debug.seed), cpu_.threads);
+    std::optional<Checkpoint::Loaded> loaded;
+    if (config_.checkpoint.enable) {
+        const auto tensors = checkpoint_tensors(parameters, mesh_[dp], true);
+        if (config_.checkpoint.load_step >= 0)
+            loaded = checkpoint_.load_step(config_.checkpoint.load_step, tensors);
+        else
+            loaded = checkpoint_.load_newest(tensors);
+    }
+    if (loaded) {
+        step_ = loaded->train.step;
+        tokens_seen_ = loaded->train.tokens_seen;
+        if (loaded->train.seed != config_.debug.seed)
+            throw ConfigError(
+                "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to "
+                "{}, or "
+                "start in another job.dump_folder",
+                config_.debug.seed, loaded->path, loaded->train.seed, loaded->train.seed);
+        if (first_rank())
+            log::info("Resuming from {}: step {}, {} tokens seen", loaded->path, step_,
+                      with_commas(tokens_seen_));
+    } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_[dp]);
+               !source.empty()) {
+        if (first_rank()) log::info("Starting from the weights of {}", source);
+    } else if (first_rank()) {
+        log::info("No checkpoint was found: this is a fresh start");
+    }
+    parameters.refresh_compute(engine_.exec(), cpu_kernels());
+}
+
+void Trainer::run() {
+    const int64_t steps = config_.training.steps;
+    if (step_ >= steps) {
+        if (first_rank())
+            log::info(
+                "This run is already at step {} of training.steps = {}: nothing to do. Raise training.steps "
+                "to go on",
+                step_, steps);
+        return;
+    }
+    BatchLoader loader(data_.training(), {.global_batch = global_batch_,
+                                          .rank = mesh_.rank(dp),
+                                          .ranks = mesh_.size(dp),
+                                          .first_step = step_});
+    if (first_rank()) log::info("Training starts at step {} of {}", step_ + 1, steps);
+    while (step_ < steps) {
+        const Timer timer;
+        const StepBatch batch = loader.next();
+        train_step(batch);
+        clock_.add(timer.seconds(), batch.seconds_waited);
+        ++step_;
+        report(batch);
+        save();
+        validate();
+    }
+    if (first_rank()) log::info("Training completed at step {}", step_);
+}
+
+void Trainer::train_step(const StepBatch& batch) {
+    const int64_t valid_tokens = mesh_[dp].all_reduce(batch.valid_tokens);
+    if (valid_tokens == 0)
+        throw ConfigError(
+            "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
+            "/loss_mask of "
+            "the training data",
+            step_ + 1, batch.step * batch.num_samples * mesh_.size(dp),
+            (batch.step + 1) * batch.num_samples * mesh_.size(dp) - 1);
+    engine_.begin_step(step_ + 1, config_.optimizer.lr * schedule_.factor(step_), valid_tokens);
+    const int64_t sequences = engine_.options().training.sequences;
+    for (int64_t first = 0; first < batch.num_samples; first += sequences)
+        engine_.forward_backward(micro_batch(batch, first, sequences, config_.training.document_mask));
+    // the largest mean of a data rank: this rank's sum is scaled by the tokens of all
+    const double own_mean = batch.valid_tokens > 0
+                                ? engine_.scalars().loss * double(valid_tokens) / double(batch.valid_tokens)
+                                : -std::numeric_limits<double>::infinity();
+    loss_max_ = mesh_[dp].all_reduce(own_mean, Reduce::max);
+    if (!engine_.update(mesh_[dp])) stop_not_finite();
+    tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
+}
+
+void Trainer::stop_not_finite() const {
+    const std::vector<StepFile> good = list_checkpoints(checkpoint_.folder());
+    throw NotFiniteError(
+        fmt::format("step {}: loss {} and gradient norm {} are not both finite; the optimizer step was not "
+                    "taken. {}. Usual remedies: a lower "
+                    "optimizer.lr, a longer lr_scheduler.warmup_steps, a look at the data of this step",
+                    step_ + 1, engine_.scalars().loss, engine_.scalars().grad_norm,
+                    good.empty() ? std::string("There is no checkpoint to go back to")
+                                 : "The last good checkpoint is " + good.back().path));
+}
+
+void Trainer::report(const StepBatch& batch) {
+    const bool due = step_ == 1 || step_ % config_.metrics.log_freq == 0 || step_ == config_.training.steps;
+    if (!due) return;
+    const StepScalars& scalars = engine_.scalars();
+    StepMetrics m;
+    m.step = step_;
+    m.loss = scalars.loss;
+    m.loss_max = loss_max_;
+    m.grad_norm = scalars.grad_norm;
+    m.lr = scalars.learning_rate;
+    m.tokens_seen = tokens_seen_;
+    m.memory_gib = double(peak_resident_bytes()) / gib;
+    m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
+    clock_.finish(m, double(batch.num_samples * batch.seq_len), flops_per_token_, peak_flops_,
+                  config_.training.steps - step_);
+    log::info("{}", console_line(m, log::colored()));
+    if (metrics_) metrics_->write(json_line(m));
+}
+
+void Trainer::validate() {
+    const bool due = step_ == 1 || step_ % config_.validation.freq == 0;
+    if (!evaluator_ || !due) return;
+    ValidationMetrics m = evaluator_->run(engine_, mesh_[dp]);
+    m.step = step_;
+    m.memory_gib = double(peak_resident_bytes()) / gib;
+    m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
+    log::info("{}", console_line(m, log::colored()));
+    if (metrics_) metrics_->write(json_line(m));
+}
+
+TrainRecord Trainer::record() const {
+    return {.step = step_,
+            .tokens_seen = tokens_seen_,
+            .seed = config_.debug.seed,
+            .sample = step_ * global_batch_,
+            .deck = deck_text(config_),
+            .version = version(),
+            .model = describe_model(model_)};
+}
+
+void Trainer::save() {
+    const auto& options = config_.checkpoint;
+    if (!options.enable || options.load_only) return;
+    const bool last = step_ == config_.training.steps;
+    const bool due =
+        last || step_ % options.interval == 0 || (step_ == 1 && options.enable_first_step_checkpoint);
+    if (!due) return;
+    const Timer timer;
+    const Parameters& parameters = engine_.decoder().parameters();
+    const std::string path = checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp], true));
+    if (first_rank()) log::info("Saved {} in {:.2f} s", path, timer.seconds());
+    if (last && options.last_save_model_only) {
+        const Dtype dtype = options.export_dtype == "bfloat16"  ? Dtype::bf16
+                            : options.export_dtype == "float16" ? Dtype::f16
+                                                                : Dtype::f32;
+        const std::string model =
+            checkpoint_.export_model(record(), checkpoint_tensors(parameters, mesh_[dp], false), dtype);
+        if (first_rank()) log::info("Saved the model alone as {} ({})", model, options.export_dtype);
+    }
+}
+
+}  // namespace coeus
