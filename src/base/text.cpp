@@ -32,15 +32,15 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+    const auto last_part = [](std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+    const auto likely = [](std::string_view part) { return std::max<size_t>(2, part.size() / 3); };
     std::string best;
-    size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+    size_t best_distance = likely(name) + 1;
     for (const std::string& candidate : candidates) {
+        size_t distance = edit_distance(name, candidate);
         // an option that was given under another section, or without one, is nearer than its distance says
-        const auto dot = candidate.rfind('.'), own = name.rfind('.');
-        const std::string_view last =
-            std::string_view(candidate).substr(dot == std::string::npos ? 0 : dot + 1);
-        const std::string_view own_last = name.substr(own == std::string_view::npos ? 0 : own + 1);
-        const size_t distance = std::min(edit_distance(name, candidate), edit_distance(own_last, last) + 1);
+        const size_t of_last = edit_distance(last_part(name), last_part(candidate));
+        if (of_last <= likely(last_part(name))) distance = std::min(distance, of_last + 1);
         if (distance < best_distance) {
             best = candidate;
             best_distance = distance;
@@ -90,7 +90,7 @@ Progress::Progress(std::string title, int64_t total, bool bytes)
     : title_(std::move(title)),
       total_(std::max<int64_t>(total, 1)),
       bytes_(bytes),
-      visible_(log::on_terminal() && isatty(STDERR_FILENO) != 0) {}
+      visible_(log::on_terminal() && log::is_terminal(STDERR_FILENO)) {}
 
 Progress::~Progress() {
     if (visible_ && last_ > 0) std::fputs("\r\033[K", stderr);

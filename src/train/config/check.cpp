@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace coeus::config {
 
@@ -25,10 +26,11 @@ void check_job(const Config::Job& job) {
 
 void check_model(const Config::Model& model) {
     demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
-    demand(!model.hf_assets_path.ends_with("tokenizer.model"),
+    const std::filesystem::path assets = model.hf_assets_path;
+    demand(assets.filename() != "tokenizer.model",
            "model.hf_assets_path = \"{}\": must be the folder that holds the tokenizer, not the file; give "
            "\"{}\"",
-           model.hf_assets_path, model.hf_assets_path.substr(0, model.hf_assets_path.find_last_of('/')));
+           model.hf_assets_path, assets.has_parent_path() ? assets.parent_path().string() : ".");
     demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
            "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
     demand(!model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),

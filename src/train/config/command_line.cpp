@@ -58,11 +58,14 @@ po::options_description option_table() {
     return table;
 }
 
+bool is_known(const std::string& name) {
+    return name == dry_run_option || name == ranks_option || find_option(name) != nullptr ||
+           find_alias(name) != nullptr;
+}
+
 bool is_boolean(const std::string& name) {
     if (name == dry_run_option) return true;
-    const Alias* alias = find_alias(name);
-    const Option* option = find_option(name);
-    return (option != nullptr || alias != nullptr) && type_named(name, here) == Type::boolean;
+    return name != ranks_option && is_known(name) && type_named(name, here) == Type::boolean;
 }
 
 // "a.no_b" -> "a.b"; "" where the last part does not begin with no_
@@ -72,21 +75,27 @@ std::string without_no(const std::string& name) {
     return name.compare(start, 3, "no_") == 0 ? name.substr(0, start) + name.substr(start + 3) : "";
 }
 
-// Takes a boolean that stands alone, --a.b or --a.no_b, or before a word that is true or false. Everything
-// else is left to Boost.
-std::vector<po::option> take_boolean(std::vector<std::string>& words) {
+// Takes what Boost does not: a boolean that stands alone, --a.b or --a.no_b, or before a word that is true or
+// false; and the empty value of --a.b=
+std::vector<po::option> take_special(std::vector<std::string>& words) {
     if (!words[0].starts_with("--")) return {};
-    const std::string name = words[0].substr(2), positive = without_no(name);
-    std::string value = "true", key = name;
-    if (!is_boolean(name)) {
-        if (positive.empty() || !is_boolean(positive)) return {};
-        value = "false";
+    std::string key = words[0].substr(2), value = "true";
+    const std::string positive = without_no(key);
+    const bool empty = key.ends_with('=');
+    if (empty) {
+        key.pop_back();
+        value = "";
+        if (!is_known(key)) return {};
+    } else if (!is_boolean(key)) {
+        if (!is_boolean(positive)) return {};
         key = positive;
+        value = "false";
     }
     po::option taken(key, {value});
     taken.original_tokens = {words[0]};
     words.erase(words.begin());
-    if (key == name && !words.empty() && value_of_word(Type::boolean, words[0]).as<bool>() != nullptr) {
+    const bool alone = empty || key == positive || words.empty();
+    if (!alone && value_of_word(Type::boolean, words[0]).as<bool>() != nullptr) {
         taken.value = {words[0]};
         words.erase(words.begin());
     }
@@ -106,7 +115,7 @@ Found parse(const std::vector<std::string>& arguments) {
         const po::parsed_options parsed = po::command_line_parser(arguments)
                                               .options(table)
                                               .style(allow_long | long_allow_adjacent | long_allow_next)
-                                              .extra_style_parser(take_boolean)
+                                              .extra_style_parser(take_special)
                                               .allow_unregistered()
                                               .run();
         for (const po::option& option : parsed.options) {

@@ -137,7 +137,7 @@ std::string options_markdown() {
 }
 
 std::string deck_text(const Config& config) {
-    Config copy = config;
+    Config copy = config, plain;
     std::string text = "# The effective deck";
     text += config.job.config_file.empty() ? ".\n"
                                            : fmt::format(" of {}.\n", toml_text({config.job.config_file}));
@@ -145,6 +145,8 @@ std::string deck_text(const Config& config) {
     for (const Option& option : options()) {
         const auto value = value_of(option, copy);
         if (!value || option.name == "job.config_file") continue;
+        // of what is not built yet only what was asked for
+        if (option.status != Status::works && value == value_of(option, plain)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
         text += fmt::format("{} = {}\n", last_part(option), toml_text(*value));
     }
