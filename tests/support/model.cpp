@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/model.hpp"
+
+#include "coeus/base/random.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace coeus::test {
+
+TestBatch::TestBatch(int64_t sequences_, int64_t seq_len_, int64_t vocab, uint64_t seed)
+    : sequences(sequences_), seq_len(seq_len_) {
+    const RandomStream ids(seed, "tokens of a test batch"), next(seed, "labels of a test batch");
+    for (int64_t t = 0; t < sequences * seq_len; ++t) {
+        tokens.push_back(int32_t(ids.u64(uint64_t(t)) % uint64_t(vocab)));
+        labels.push_back(int32_t(next.u64(uint64_t(t)) % uint64_t(vocab)));
+        positions.push_back(int32_t(t % seq_len));
+    }
+}
+
+TestBatch& TestBatch::split_documents(int64_t length, bool restart_positions) {
+    document_start.clear();
+    for (int64_t t = 0; t < sequences * seq_len; ++t) {
+        const int64_t index = t % seq_len;
+        document_start.push_back(int32_t(index / length * length));
+        if (restart_positions) positions[size_t(t)] = int32_t(index % length);
+    }
+    return *this;
+}
+
+TestBatch& TestBatch::ignore_every(int64_t n) {
+    for (size_t t = 0; t < labels.size(); t += size_t(n)) labels[t] = -100;
+    return *this;
+}
+
+int64_t TestBatch::valid_labels() const {
+    return std::count_if(labels.begin(), labels.end(), [](int32_t label) { return label != -100; });
+}
+
+Batch TestBatch::view() {
+    const auto tensor = [](std::vector<int32_t>& ids) {
+        return ids.empty() ? Tensor{} : Tensor(ids.data(), Dtype::i32, {int64_t(ids.size())});
+    };
+    return {.sequences = sequences,
+            .seq_len = seq_len,
+            .tokens = tensor(tokens),
+            .labels = tensor(labels),
+            .positions = tensor(positions),
+            .document_start = tensor(document_start)};
+}
+
+void poison(Arena& arena, int64_t bytes) {
+    const int64_t rest = bytes - arena.mark();
+    if (rest <= 0) return;
+    const Scope scope(arena);
+    std::memset(arena.alloc(Dtype::u8, {rest}).data, 0xff, size_t(rest));
+}
+
+void poison(Frame& frame, int64_t bytes) {
+    const Frame::Mark mark = frame.mark();
+    const int64_t rest = bytes - mark.bytes;
+    if (rest <= 0) return;
+    std::memset(frame.keep(Dtype::u8, {rest}).data, 0xff, size_t(rest));
+    frame.rewind(mark);
+}
+
+std::vector<double> values(const Tensor& tensor) {
+    std::vector<double> out;
+    for (int64_t i = 0; i < tensor.count(); ++i) out.push_back(element(tensor, i));
+    return out;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+    require(a.dtype == b.dtype && a.shape == b.shape && a.dense() && b.dense(),
+            "tensors whose bits are compared differ in type or shape");
+    return std::memcmp(a.data, b.data, size_t(a.bytes())) == 0;
+}
+
+TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape,
+                     int threads, uint64_t seed)
+    : decoder(config, types, shape.seq_len),
+      stage(decoder),
+      plan(plan_training(decoder, shape, shape, threads)),
+      frame(plan.activations, plan.frame_entries),
+      temp(plan.temporaries, "temporaries") {
+    exec.threads = threads;
+    exec.workspace = Arena(plan.workspace, "workspace");
+    decoder.parameters().allocate(true);
+    decoder.parameters().initialise(seed, threads);
+    decoder.parameters().refresh_compute(exec, cpu_kernels());
+}
+
+const Storage& TestModel::storage_of(const std::string& parameter) const {
+    for (const Storage& storage : decoder.parameters().storages())
+        for (const Param& param : storage.params())
+            if (param.name == parameter) return storage;
+    throw LogicError("the model has no parameter " + parameter);
+}
+
+Tensor TestModel::tensor(const std::string& parameter, Tensor Storage::*kind) const {
+    const Storage& storage = storage_of(parameter);
+    for (const Param& param : storage.params())
+        if (param.name == parameter) return storage.rows_of(param, storage.*kind);
+    throw LogicError("the model has no parameter " + parameter);
+}
+
+void TestModel::zero_gradients() {
+    cpu_kernels().zero(exec, decoder.parameters().gradients());
+}
+
+template <class Pass>
+void TestModel::run(TestBatch& batch, const Pass& pass) {
+    poison(frame, plan.activations);
+    poison(temp, plan.temporaries);
+    poison(exec.workspace, plan.workspace);
+    const Batch view = batch.view();
+    Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
+    pass(c);
+}
+
+void TestModel::forward_backward(TestBatch& batch) {
+    run(batch, [&](Ctx& c) { stage.forward_backward(c); });
+}
+
+void TestModel::evaluate(TestBatch& batch) {
+    run(batch, [&](Ctx& c) { stage.evaluate(c); });
+}
+
+OwnedTensor TestModel::logits(TestBatch& batch) {
+    OwnedTensor out(decoder.parameters().types().accumulate(),
+                    {batch.sequences * batch.seq_len, decoder.config().vocab});
+    run(batch, [&](Ctx& c) { stage.logits(c, out); });
+    return out;
+}
+
+OwnedTensor TestModel::last_logits(TestBatch& batch) {
+    OwnedTensor out(decoder.parameters().types().accumulate(), {batch.sequences, decoder.config().vocab});
+    run(batch, [&](Ctx& c) { stage.last_logits(c, out); });
+    return out;
+}
+
+DecoderConfig tiny_config() {
+    return {.family = "llama3",
+            .flavor = "tiny",
+            .dim = 24,
+            .layers = 2,
+            .heads = 4,
+            .kv_heads = 2,
+            .head_dim = 6,
+            .ffn_hidden = 20,
+            .vocab = 37,
+            .rope_theta = 500000,
+            .rope_scaling = {}};
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Micro-batches and decoders with everything they need to run, for tests of layers, stages and golden values.
+#pragma once
+
+#include "coeus/pipeline/stage.hpp"
+#include "coeus/plan/memory.hpp"
+
+#include <vector>
+
+namespace coeus::test {
+
+/// A micro-batch that owns its numbers.
+struct TestBatch {
+    int64_t sequences = 0, seq_len = 0;
+    std::vector<int32_t> tokens, labels, positions;
+    std::vector<int32_t> document_start;  ///< empty: no document mask
+
+    /// Random tokens and labels below `vocab`, positions 0, 1, ... in each sequence, no documents.
+    TestBatch(int64_t sequences, int64_t seq_len, int64_t vocab, uint64_t seed = 1);
+    /// Cuts every sequence into documents of `length` tokens (the last may be shorter): attention is masked,
+    /// positions restart where asked.
+    TestBatch& split_documents(int64_t length, bool restart_positions);
+    /// Every `n`th label becomes -100, beginning with the first.
+    TestBatch& ignore_every(int64_t n);
+
+    int64_t valid_labels() const;
+    /// Points into this object.
+    Batch view();
+};
+
+/// Fills the unused rest of an arena or frame with NaN (bytes 0xff).
+void poison(Arena& arena, int64_t bytes);
+void poison(Frame& frame, int64_t bytes);
+
+/// The elements of a tensor as doubles.
+std::vector<double> values(const Tensor& tensor);
+bool same_bits(const Tensor& a, const Tensor& b);
+
+/// A decoder with initial weights and arenas of exactly the planned sizes, filled with NaN before each use.
+class TestModel {
+public:
+    TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape, int threads = 2,
+              uint64_t seed = 1);
+
+    Decoder decoder;
+    Stage stage;
+    MemoryPlan plan;
+    Exec exec;
+    Frame frame;
+    Arena temp;
+    StepScalars scalars;
+
+    Parameters& parameters() { return decoder.parameters(); }
+    const Storage& storage_of(const std::string& parameter) const;
+    /// The rows of one parameter in its storage's `kind`, in the parameter's shape.
+    Tensor tensor(const std::string& parameter, Tensor Storage::*kind) const;
+
+    void zero_gradients();
+    /// Adds loss and gradients of a micro-batch; scalars.loss_scale is left as it is.
+    void forward_backward(TestBatch& batch);
+    void evaluate(TestBatch& batch);
+    OwnedTensor logits(TestBatch& batch);
+    OwnedTensor last_logits(TestBatch& batch);
+
+private:
+    template <class Pass>
+    void run(TestBatch& batch, const Pass& pass);
+};
+
+/// Small and odd: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
+DecoderConfig tiny_config();
+
+}  // namespace coeus::test

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every layer's backward against finite differences, in double, at odd sizes including 1.
+#include "coeus/layers/attention.hpp"
+#include "coeus/layers/block.hpp"
+#include "coeus/layers/embedding.hpp"
+#include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/linear.hpp"
+#include "coeus/layers/loss_head.hpp"
+#include "coeus/layers/norm.hpp"
+#include "support/gradcheck.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t no_vocab = 1;
+
+Param weight(const std::string& name, int64_t rows, int64_t cols, double std = 0.5) {
+    return {.name = name, .shape = {rows, cols}, .init = Init::normal(std)};
+}
+// Norm weights are random here, so that a missing factor shows.
+Param norm_weight(const std::string& name, int64_t width) {
+    return {.name = name, .shape = {width}, .init = Init::normal(1)};
+}
+
+enum class NormKind { rms, layer, layer_without_weight };
+
+std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width,
+                                NormKind kind) {
+    constexpr double eps = 0.05;  // large, so that a wrong eps shows
+    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps);
+    const Storage& w = parameters.add(norm_weight(name, width));
+    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps);
+    return std::make_unique<RmsNorm>(w, eps);
+}
+
+struct AttentionLayer {
+    RopeTable rope;
+    Attention attention;
+
+    AttentionLayer(Parameters& parameters, const AttentionConfig& config, int64_t width, int64_t positions)
+        : rope(positions, config.head_dim, 100, {}, Dtype::f64),
+          attention(parameters.add({weight("wq", config.heads * config.head_dim, width),
+                                    weight("wk", config.kv_heads * config.head_dim, width),
+                                    weight("wv", config.kv_heads * config.head_dim, width)}),
+                    parameters.add(weight("wo", width, config.heads * config.head_dim)), config, rope) {}
+};
+
+// residual + attention(x) with the residual being x itself.
+std::string check_attention(const AttentionConfig& config, int64_t width, const TestBatch& batch,
+                            int entries = 30) {
+    const auto build = [&](Parameters& parameters) {
+        auto layer = std::make_shared<AttentionLayer>(parameters, config, width, batch.seq_len);
+        return CheckedLayer{[layer](Ctx& c, Tensor x) { return layer->attention.forward(c, x, x); },
+                            [layer](Ctx& c, Tensor dy) {
+                                const Tensor dx = layer->attention.backward(c, dy);
+                                c.k.add(c.exec, dx, dy);
+                                return dx;
+                            }};
+    };
+    return gradcheck(build, batch, {.x = {batch.sequences * batch.seq_len, width}, .entries = entries});
+}
+
+}  // namespace
+
+TEST_CASE("gradcheck itself finds wrong backwards") {
+    using Backward = std::function<Tensor(Ctx&, const Storage&, Tensor)>;
+    const auto check = [](const Backward& backward) {
+        const auto build = [&](Parameters& parameters) {
+            const Storage& w = parameters.add(weight("w", 4, 4));
+            return CheckedLayer{[&w](Ctx& c, Tensor x) { return Linear(w).forward(c, x, x); },
+                                [&w, backward](Ctx& c, Tensor dy) { return backward(c, w, dy); }};
+        };
+        return gradcheck(build, TestBatch(1, 5, no_vocab), {.x = {5, 4}});
+    };
+    const auto product = [](Ctx& c, const Storage& w, Tensor dy) {
+        Tensor dx = c.temp.alloc(dy.dtype, dy.shape);
+        c.k.gemm(c.exec, dx, dy, w.w, dy);
+        return dx;
+    };
+    const auto right = [&](Ctx& c, const Storage& w, Tensor dy) {
+        c.frame.later(c, {&w, c.frame.pop(nullptr), dy});
+        return product(c, w, dy);
+    };
+#ifndef COEUS_DEBUG  // debug builds check who pops
+    CHECK(check(right) == "");
+    CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) {
+                   c.frame.pop(nullptr);
+                   return product(c, w, dy);
+               }),
+               Catch::Contains("w[0]: backward 0, differences") &&
+                   Catch::Contains("w in a random direction") && !Catch::Contains("x["));
+    CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) {
+                   const Tensor x = c.frame.pop(nullptr);
+                   c.k.gemm(c.exec, w.g, transposed(dy), x, {});  // not added to what is there
+                   return product(c, w, dy);
+               }),
+               Catch::Contains("w[15]: backward"));
+    CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) {
+                   c.frame.later(c, {&w, c.frame.pop(nullptr), dy});
+                   Tensor dx = c.temp.alloc(dy.dtype, dy.shape);
+                   c.k.gemm(c.exec, dx, dy, w.w, {});  // without the residual path
+                   return dx;
+               }),
+               Catch::Contains("x[19]: backward") && !Catch::Contains("w["));
+#endif
+    CHECK_THAT(check([&](Ctx& c, const Storage& w, Tensor dy) { return product(c, w, dy); }),
+               Catch::Contains("1 tensors are left in the frame"));
+}
+
+TEST_CASE("linear: gradients") {
+    for (const int64_t tokens : {1, 7})
+        for (const int64_t outputs : {1, 5}) {
+            CAPTURE(tokens, outputs);
+            const auto plain = [&](Parameters& parameters) {
+                auto linear = std::make_shared<Linear>(parameters.add(weight("w", outputs, 3)));
+                return CheckedLayer{[=](Ctx& c, Tensor x) { return linear->forward(c, x); },
+                                    [=](Ctx& c, Tensor dy) { return linear->backward(c, dy); }};
+            };
+            CHECK(gradcheck(plain, TestBatch(1, tokens, no_vocab), {.x = {tokens, 3}}) == "");
+        }
+    const auto stacked_with_residual = [](Parameters& parameters) {
+        auto linear = std::make_shared<Linear>(
+            parameters.add({weight("a", 4, 6), weight("b", 1, 6), weight("c", 1, 6)}));
+        return CheckedLayer{[=](Ctx& c, Tensor x) { return linear->forward(c, x, x); },
+                            [=](Ctx& c, Tensor dy) {
+                                const Tensor dx = linear->backward(c, dy);
+                                c.k.add(c.exec, dx, dy);
+                                return dx;
+                            }};
+    };
+    CHECK(gradcheck(stacked_with_residual, TestBatch(1, 5, no_vocab), {.x = {5, 6}}) == "");
+}
+
+TEST_CASE("norms: gradients, with and without a residual path") {
+    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
+        for (const int64_t width : {1, 2, 19}) {
+            // normalising a single element leaves nothing of it
+            if (width == 1 && kind != NormKind::rms) continue;
+            for (const int64_t tokens : {1, 67}) {
+                for (const bool residual : {false, true}) {
+                    CAPTURE(int(kind), width, tokens, residual);
+                    const auto build = [&](Parameters& parameters) {
+                        std::shared_ptr<Norm> norm = make_norm(parameters, "norm.weight", width, kind);
+                        return CheckedLayer{[=](Ctx& c, Tensor x) {
+                                                Tensor y = norm->forward(c, x);
+                                                if (residual) c.k.add(c.exec, y, x);
+                                                return y;
+                                            },
+                                            [=](Ctx& c, Tensor dy) {
+                                                if (!residual) return norm->backward(c, dy, {});
+                                                // the gradient of the residual path is dy itself, which must
+                                                // not be overwritten before it is read
+                                                const Tensor plus = c.temp.alloc(dy.dtype, dy.shape);
+                                                c.k.cast(c.exec, plus, dy);
+                                                return norm->backward(c, dy, plus);
+                                            }};
+                    };
+                    CHECK(gradcheck(build, TestBatch(1, tokens, no_vocab), {.x = {tokens, width}}) == "");
+                }
+            }
+        }
+}
+
+TEST_CASE("attention: gradients with grouped queries, documents and both RoPE layouts") {
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+        for (const int64_t kv_heads : {1, 2, 4})
+            for (const bool documents : {false, true}) {
+                CAPTURE(int(layout), kv_heads, documents);
+                TestBatch batch(3, 7, no_vocab);
+                if (documents) batch.split_documents(3, true);
+                CHECK(
+                    check_attention({.heads = 4, .kv_heads = kv_heads, .head_dim = 6, .rope_layout = layout},
+                                    5, batch) == "");
+            }
+}
+
+TEST_CASE("attention: gradients of one token, of one head of two, and of sequences longer than a tile") {
+    CHECK(check_attention({.heads = 1, .kv_heads = 1, .head_dim = 2}, 1, TestBatch(1, 1, no_vocab)) == "");
+    CHECK(check_attention({.heads = 3, .kv_heads = 1, .head_dim = 2}, 4, TestBatch(5, 1, no_vocab)) == "");
+    CHECK(check_attention({.heads = 2, .kv_heads = 1, .head_dim = 4}, 3, TestBatch(1, 131, no_vocab), 12) ==
+          "");
+    CHECK(check_attention({.heads = 2, .kv_heads = 2, .head_dim = 10}, 3,
+                          TestBatch(2, 101, no_vocab).split_documents(37, false), 12) == "");
+}
+
+TEST_CASE("feed-forward: gradients") {
+    for (const int64_t hidden : {1, 9}) {
+        CAPTURE(hidden);
+        const auto build = [&](Parameters& parameters) {
+            const Storage& w13 = parameters.add({weight("w1", hidden, 5), weight("w3", hidden, 5)});
+            auto layer = std::make_shared<FeedForward>(w13, parameters.add(weight("w2", 5, hidden)));
+            return CheckedLayer{[=](Ctx& c, Tensor x) { return layer->forward(c, x, x); },
+                                [=](Ctx& c, Tensor dy) {
+                                    const Tensor dx = layer->backward(c, dy);
+                                    c.k.add(c.exec, dx, dy);
+                                    return dx;
+                                }};
+        };
+        CHECK(gradcheck(build, TestBatch(1, 11, no_vocab), {.x = {11, 5}}) == "");
+    }
+}
+
+TEST_CASE("embedding: gradients, tokens that occur often and never") {
+    const auto build = [](Parameters& parameters) {
+        auto layer = std::make_shared<Embedding>(parameters.add(weight("table", 7, 3)));
+        return CheckedLayer{[=](Ctx& c, Tensor) { return layer->forward(c); },
+                            [=](Ctx& c, Tensor dy) {
+                                layer->backward(c, dy);
+                                return Tensor{};
+                            }};
+    };
+    TestBatch batch(3, 5, 6);  // token 6 never occurs
+    batch.tokens[3] = batch.tokens[11];
+    CHECK(gradcheck(build, batch) == "");
+    CHECK(gradcheck(build, TestBatch(1, 1, 7)) == "");
+}
+
+TEST_CASE("loss head: gradients with ignored labels, in one chunk and in several") {
+    // chunks are of 256 tokens where a row of logits takes 26 KiB or more
+    struct Sizes {
+        int64_t sequences, seq_len, vocab, width;
+    };
+    for (const Sizes& s : {Sizes{1, 1, 5, 3}, Sizes{3, 5, 11, 4}, Sizes{3, 87, 3301, 3}}) {
+        for (const bool ignored : {false, true}) {
+            CAPTURE(s.seq_len, s.vocab, ignored);
+            const auto build = [&](Parameters& parameters) {
+                auto norm = make_norm(parameters, "norm.weight", s.width, NormKind::rms);
+                const Storage& output = parameters.add(weight("output.weight", s.vocab, s.width));
+                auto head = std::make_shared<LossHead>(std::move(norm), output);
+                return CheckedLayer{[=](Ctx& c, Tensor x) {
+                                        head->forward(c, x);
+                                        return Tensor{};
+                                    },
+                                    [=](Ctx& c, Tensor) { return head->backward(c); }};
+            };
+            TestBatch batch(s.sequences, s.seq_len, s.vocab);
+            if (ignored && s.seq_len > 1) batch.ignore_every(3);
+            const int64_t tokens = s.sequences * s.seq_len;
+            CHECK(gradcheck(build, batch, {.x = {tokens, s.width}, .entries = tokens > 100 ? 8 : 40}) == "");
+        }
+    }
+}
+
+TEST_CASE("embedding and loss head share a tied table: its gradient is the sum of both uses") {
+    const auto build = [](Parameters& parameters) {
+        const Storage& table = parameters.add(weight("table", 9, 4));
+        auto embedding = std::make_shared<Embedding>(table);
+        auto head = std::make_shared<LossHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table);
+        return CheckedLayer{[=](Ctx& c, Tensor) {
+                                head->forward(c, embedding->forward(c));
+                                return Tensor{};
+                            },
+                            [=](Ctx& c, Tensor) {
+                                embedding->backward(c, head->backward(c));
+                                return Tensor{};
+                            }};
+    };
+    CHECK(gradcheck(build, TestBatch(3, 5, 9).ignore_every(4)) == "");
+}
+
+TEST_CASE("dense block: gradients with every norm") {
+    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight}) {
+        CAPTURE(int(kind));
+        const AttentionConfig config = {.heads = 4, .kv_heads = 2, .head_dim = 2};
+        const auto build = [&](Parameters& parameters) {
+            auto rope = std::make_shared<RopeTable>(5, 2, 100, std::nullopt, Dtype::f64);
+            auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind);
+            const Storage& wqkv =
+                parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 4, 6)});
+            const Storage& wo = parameters.add(weight("wo", 6, 8));
+            auto ffn_norm = make_norm(parameters, "ffn_norm.weight", 6, kind);
+            const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
+            const Storage& w2 = parameters.add(weight("w2", 6, 7));
+            auto block =
+                std::make_shared<DenseBlock>(std::move(attention_norm), Attention(wqkv, wo, config, *rope),
+                                             std::move(ffn_norm), FeedForward(w13, w2));
+            return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
+                                [=](Ctx& c, Tensor dy) {
+                                    (void)rope;  // the attention refers to it
+                                    return block->backward(c, dy).hidden();
+                                }};
+        };
+        CHECK(gradcheck(build, TestBatch(3, 5, no_vocab).split_documents(3, true), {.x = {15, 6}}) == "");
+    }
+}
