@@ -64,10 +64,12 @@ size_t line_behind(std::string_view text, size_t from) {
 void cut(std::string_view document, bool json_lines, const std::string& file,
          std::vector<Passage>& passages) {
     size_t begin = 0;
-    for (size_t target = passage_bytes; target < document.size(); target += passage_bytes) {
+    // the last passage is at least half as long as the others
+    for (size_t target = passage_bytes; target + passage_bytes / 2 < document.size();
+         target += passage_bytes) {
         if (target <= begin) continue;
         const size_t at = json_lines ? line_behind(document, target) : cut_behind(document, target);
-        if (at == std::string_view::npos || at >= document.size()) continue;
+        if (at == std::string_view::npos || at == document.size()) continue;
         passages.push_back({document, begin, at, json_lines, &file});
         begin = at;
     }

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/tokenizer.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/data/bpe_training.hpp"
+#include "coeus/file/json.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+using Merges = std::vector<std::pair<std::string, std::string>>;
+
+const std::string mixed =
+    "It's the cat's 12345 mats:\n\n  don't   stop\r\n\tnaïve café — 東京タワー 🙂🙂 x1y22\u00a0z\u2028 "
+    "end.   ";
+
+// A tokenizer trained on a few sentences, the same for all cases.
+const TemporaryFolder& trained() {
+    static const TemporaryFolder folder;
+    static const bool made = [] {
+        std::string text;
+        for (int i = 0; i < 40; ++i) text += mixed + "the cat sat on the mat; the dog sat on the log.\n";
+        write_file(folder / "text.txt", text);
+        train_tokenizer(Corpus({folder / "text.txt"}), 320, folder.path(), 2);
+        return true;
+    }();
+    require(made, "trained");
+    return folder;
+}
+
+// The trained tokenizer.json with one thing changed, in a folder of its own.
+class Changed {
+public:
+    template <class Change>
+    explicit Changed(Change change) {
+        const JsonDocument document = JsonDocument::read(trained() / "tokenizer.json");
+        Json json = document.root().value();
+        change(json);
+        write_json(json, folder_ / "tokenizer.json");
+        write_file(folder_ / "tokenizer_config.json", read_file(trained() / "tokenizer_config.json"));
+    }
+    Changed(const char* key, Json value) : Changed([&](Json& json) { json.set(key, value); }) {}
+
+    std::string problem() const {
+        try {
+            Tokenizer tokenizer(folder_.path());
+            return "none";
+        } catch (const ConfigError& error) {
+            std::string text = error.what();
+            const std::string folder = folder_.path().string() + "/";
+            if (const size_t at = text.find(folder); at != std::string::npos) text.erase(at, folder.size());
+            return text;
+        }
+    }
+    const std::filesystem::path& path() const { return folder_.path(); }
+
+private:
+    TemporaryFolder folder_;
+};
+
+void set_in(Json& json, const std::string& outer, const std::string& key, Json value) {
+    Json inner = *json.find(outer);
+    inner.set(key, std::move(value));
+    json.set(outer, std::move(inner));
+}
+
+Json split(const std::string& regex) {
+    return Json::object()
+        .set("type", "Split")
+        .set("pattern", Json::object().set("Regex", regex))
+        .set("behavior", "Isolated")
+        .set("invert", false);
+}
+
+Json byte_level() {
+    return Json::object().set("type", "ByteLevel").set("add_prefix_space", false).set("use_regex", false);
+}
+
+Json sequence(const std::string& regex) {
+    return Json::object()
+        .set("type", "Sequence")
+        .set("pretokenizers", Json::array().push(split(regex)).push(byte_level()));
+}
+
+}  // namespace
+
+TEST_CASE("bpe training: highest count first, ties by ids, words weighted") {
+    // pairs: l-o 5+2+6, o-w 5+2, ...; "ne" 6, "ew" 6, "es" 3, "st" 3
+    const WordCounts words = {{"low", 5}, {"lower", 2}, {"newest", 6}, {"widest", 3}};
+    // e-s and s-t have 9 each: e (68) is below s (82); then es-t (9), l-o (7), lo-w (7), e-w, n-e, w-est (6):
+    // the pair with the smallest left id, e-w, first
+    CHECK(train_bpe(words, 256 + 6) ==
+          Merges{{"e", "s"}, {"es", "t"}, {"l", "o"}, {"lo", "w"}, {"e", "w"}, {"n", "ew"}});
+    CHECK(train_bpe(words, 256).empty());
+    // the words run out of pairs
+    CHECK(train_bpe({{"ab", 1}, {"c", 9}}, 1000) == Merges{{"a", "b"}});
+    CHECK(train_bpe({{"aaaa", 1}}, 1000) == Merges{{"a", "a"}, {"aa", "aa"}});
+    CHECK(train_bpe({{"aaa", 1}}, 1000) == Merges{{"a", "a"}, {"aa", "a"}});
+    CHECK(train_bpe({}, 1000).empty());
+}
+
+TEST_CASE("bpe training: a space is Ġ, its id is above those of letters") {
+    // " a" twice, "ab" twice: among equals the left id decides, 'a' before 'Ġ'
+    CHECK(train_bpe({{" ab", 2}}, 257) == Merges{{"a", "b"}});
+}
+
+TEST_CASE("tokenizer training writes a tokenizer with BOS and EOS at the end") {
+    const Tokenizer tokenizer(trained().path());
+    CHECK(tokenizer.vocab_size() == 320);
+    CHECK(tokenizer.bos_id() == 318);
+    CHECK(tokenizer.eos_id() == 319);
+    CHECK(tokenizer.hash().size() == 16);
+    CHECK(tokenizer.encode(" the cat").size() == 2);
+    const auto ids = tokenizer.encode(mixed);
+    CHECK(tokenizer.decode(ids) == mixed);
+    CHECK(ids.size() < mixed.size() / 2);
+    CHECK(tokenizer.encode("").empty());
+    CHECK(tokenizer.encode("!") == std::vector<int32_t>{0});
+    // bytes that the text never had, a long run, and not UTF-8
+    CHECK(tokenizer.decode(tokenizer.encode("\x01\u0416" + std::string(5000, 'q'))) ==
+          "\x01\u0416" + std::string(5000, 'q'));
+    CHECK(tokenizer.decode(tokenizer.encode("a\xff z")) == "a\uFFFD z");
+}
+
+TEST_CASE("tokenizer training: bad vocabulary sizes") {
+    const TemporaryFolder folder;
+    write_file(folder / "a.txt", "some text");
+    const Corpus corpus({folder / "a.txt"});
+    CHECK_THROWS_WITH(train_tokenizer(corpus, 257, folder / "out", 1),
+                      "--vocab_size must be from 258 (256 bytes, BOS and EOS) to 16,777,216, is 257");
+    CHECK(train_tokenizer(corpus, 258, folder / "out", 1).vocab_size == 258);
+    CHECK(train_tokenizer(corpus, 100000, folder / "out", 1).vocab_size < 270);
+    CHECK_THROWS_WITH(train_tokenizer(corpus, 300, folder / "a.txt" / "x", 1),
+                      Contains("--output") && Contains("cannot make this folder"));
+}
+
+TEST_CASE("tokenizer training: threads, JSON lines and plain lines give the same words") {
+    const TemporaryFolder folder;
+    write_file(folder / "a.txt", "one two\nthree one\n");
+    write_file(folder / "a.jsonl", "{\"text\": \"one two\\nthree one\\n\"}\n");
+    const auto sorted = [](WordCounts words) {
+        std::sort(words.begin(), words.end());
+        return words;
+    };
+    const WordCounts expected = {{"\n", 2}, {" one", 1}, {" two", 1}, {"one", 1}, {"three", 1}};
+    CHECK(sorted(count_words(Corpus({folder / "a.txt"}), 3)) == expected);
+    CHECK(sorted(count_words(Corpus({folder / "a.jsonl"}), 1)) == expected);
+    WordCounts twice = expected;
+    for (auto& [word, count] : twice) count *= 2;
+    CHECK(sorted(count_words(Corpus({folder / "a.txt", folder / "a.jsonl"}), 2)) == twice);
+}
+
+TEST_CASE("tokenizer: added tokens in the text, leftmost and longest") {
+    const Tokenizer tokenizer(trained().path());
+    const auto ids = tokenizer.encode("the<|end_of_text|><|begin_of_text|>");
+    CHECK(std::vector<int32_t>(ids.end() - 2, ids.end()) == std::vector<int32_t>{319, 318});
+    CHECK(tokenizer.decode(ids) == "the<|end_of_text|><|begin_of_text|>");
+    CHECK(tokenizer.decode(ids, true) == "the");
+    CHECK(tokenizer.decode(tokenizer.encode("<|end_of_tex|>")) == "<|end_of_tex|>");
+    const Changed longer([](Json& json) {
+        Json added = *json.find("added_tokens");
+        for (const char* content : {"<|end_of_text|>x", "<|end"})
+            added.push(Json::object().set("id", 320 + added.as_array()->size()).set("content", content));
+        json.set("added_tokens", added);
+    });
+    const Tokenizer t(longer.path());
+    CHECK(t.vocab_size() == 324);
+    CHECK(t.encode("<|end_of_text|>x<|end_of_text|><|end") == std::vector<int32_t>{322, 319, 323});
+}
+
+TEST_CASE("tokenizer: tokens outside the vocabulary are refused") {
+    const Tokenizer tokenizer(trained().path());
+    for (const int32_t id : {-1, 320}) {
+        CHECK_THROWS_WITH(tokenizer.decode(std::vector<int32_t>{id}),
+                          Contains("has no token " + std::to_string(id)));
+        CHECK_THROWS_AS(tokenizer.bytes_of(id), ConfigError);
+    }
+}
+
+TEST_CASE("tokenizer: a stream gives whole characters as soon as they are complete") {
+    const Tokenizer tokenizer(trained().path());
+    const std::string text = "é東🙂a<|end_of_text|>b";
+    Tokenizer::Stream stream(tokenizer);
+    std::string streamed;
+    for (const int32_t id : tokenizer.encode(text)) {
+        const std::string part = stream.push(id);
+        CHECK_THAT(part, !Contains("\uFFFD"));
+        streamed += part;
+    }
+    CHECK(streamed + stream.finish() == "é東🙂ab");
+    // a character that never becomes complete
+    std::vector<int32_t> bytes;
+    for (const unsigned char byte : std::string("\xe6\x9d")) {
+        for (int32_t id = 0; id < 256; ++id)
+            if (tokenizer.bytes_of(id) == std::string(1, char(byte))) bytes.push_back(id);
+    }
+    REQUIRE(bytes.size() == 2);
+    CHECK(stream.push(bytes[0]) == "");
+    CHECK(stream.push(bytes[1]) == "");
+    CHECK(stream.push(tokenizer.encode("a")[0]) == "\uFFFDa");
+    stream.push(bytes[0]);
+    CHECK(stream.finish() == "\uFFFD");
+    CHECK(stream.finish() == "");
+}
+
+TEST_CASE("tokenizer: parts give the ids of the whole") {
+    const Tokenizer tokenizer(trained().path());
+    REQUIRE(tokenizer.can_encode_parts());
+    Tokenizer::Encoder encoder(tokenizer);
+    const std::string text =
+        mixed + "<|end_of_text|>" + std::string(700, 'a') + mixed + std::string(900, ' ') + "b";
+    const auto whole = tokenizer.encode(text);
+    for (const size_t step : {1, 2, 7, 50, 1000}) {
+        std::vector<int32_t> ids;
+        size_t at = 0;
+        for (size_t end = step; at < text.size(); end += step) {
+            while (end < text.size() && (uint8_t(text[end]) & 0xc0) == 0x80) ++end;
+            if (end > at) at = encoder.encode_part(text, at, std::min(end, text.size()), ids);
+        }
+        CHECK(at == text.size());
+        CHECK(ids == whole);
+    }
+}
+
+TEST_CASE("tokenizer: ignore_merges takes whole pieces from the vocabulary") {
+    const auto change = [](bool ignore) {
+        return Changed([&](Json& json) {
+            Json model = *json.find("model"), vocab = *model.find("vocab");
+            vocab.set("xyzzy", 320);  // no merge makes it
+            model.set("vocab", vocab).set("ignore_merges", ignore);
+            json.set("model", model);
+        });
+    };
+    CHECK(Tokenizer(change(true).path()).encode("xyzzy") == std::vector<int32_t>{320});
+    CHECK(Tokenizer(change(false).path()).encode("xyzzy").size() > 1);
+}
+
+TEST_CASE("tokenizer: merges as strings, as files of before 2024 have them") {
+    const Changed old([](Json& json) {
+        Json merges = Json::array();
+        for (const Json& pair : *json.find("model")->find("merges")->as_array())
+            merges.push(*(*pair.as_array())[0].as_string() + " " + *(*pair.as_array())[1].as_string());
+        set_in(json, "model", "merges", merges);
+    });
+    CHECK(Tokenizer(old.path()).encode(mixed) == Tokenizer(trained().path()).encode(mixed));
+    CHECK(Tokenizer(old.path()).hash() != Tokenizer(trained().path()).hash());
+}
+
+TEST_CASE("tokenizer: expressions that look back, or several, are not cut") {
+    CHECK_FALSE(Tokenizer(Changed("pre_tokenizer", sequence("(?<=a)b|.")).path()).can_encode_parts());
+    CHECK_FALSE(Tokenizer(Changed("pre_tokenizer", sequence("^a|\\bb|.")).path()).can_encode_parts());
+    CHECK(Tokenizer(Changed("pre_tokenizer", sequence("[^a]+|a")).path()).can_encode_parts());
+    // text between matches is a piece too
+    const Tokenizer gaps(Changed("pre_tokenizer", sequence("[0-9]")).path());
+    CHECK(gaps.decode(gaps.encode(mixed)) == mixed);
+}
+
+TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
+    CHECK_THROWS_WITH(Tokenizer("/nowhere"),
+                      Contains("/nowhere/tokenizer.json: no such file") && Contains("coeus tokenizer"));
+    const TemporaryFolder damaged;
+    write_file(damaged / "tokenizer.json", read_file(trained() / "tokenizer.json").substr(0, 2000));
+    CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: not valid JSON"));
+    write_file(damaged / "tokenizer.json", "{}");
+    CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: model is missing"));
+
+    const std::string hint = " is not built yet; byte-level BPE as in Llama 3 and GPT-2 is";
+    CHECK(Changed("normalizer", Json::object().set("type", "NFC")).problem() ==
+          "tokenizer.json: normalizer: the normalizer NFC" + hint);
+    CHECK(Changed("model", Json::object().set("type", "Unigram")).problem() ==
+          "tokenizer.json: model: the model Unigram" + hint);
+    CHECK(Changed([](Json& json) { set_in(json, "model", "byte_fallback", true); }).problem() ==
+          "tokenizer.json: model: byte_fallback" + hint);
+    CHECK(Changed([](Json& json) { set_in(json, "model", "unk_token", "<unk>"); }).problem() ==
+          "tokenizer.json: model: unk_token" + hint);
+    CHECK(Changed("decoder", Json::object().set("type", "Metaspace")).problem() ==
+          "tokenizer.json: a decoder that is not ByteLevel is not built yet");
+    CHECK(Changed("pre_tokenizer", Json::object().set("type", "Whitespace")).problem() ==
+          "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace here" + hint);
+    CHECK(Changed("pre_tokenizer", byte_level().set("add_prefix_space", true)).problem() ==
+          "tokenizer.json: pre_tokenizer: add_prefix_space" + hint);
+    CHECK(Changed("pre_tokenizer", sequence("(a")).problem() ==
+          "tokenizer.json: the regular expression \"(a\" is not understood by PCRE2: missing closing "
+          "parenthesis");
+    CHECK(Changed([](Json& json) {
+              set_in(json, "model", "merges", Json::array().push(Json::array().push("a").push("ĠĠĠĠĠĠq")));
+          }).problem() ==
+          "tokenizer.json: model.merges[0]: \"a\" + \"ĠĠĠĠĠĠq\" is not made of and in the vocabulary");
+    CHECK(Changed([](Json& json) { set_in(json, "model", "merges", Json::array().push("ab")); }).problem() ==
+          "tokenizer.json: model.merges[0] must be two symbols, is \"ab\"");
+    CHECK(Changed([](Json& json) {
+              set_in(json, "model", "vocab", Json::object().set("a", -1));
+          }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^24 - 1, is -1");
+    CHECK(Changed("added_tokens",
+                  Json::array().push(Json::object().set("id", 5).set("content", "x").set("lstrip", true)))
+              .problem() == "tokenizer.json: added_tokens[0]: lstrip" + hint);
+    CHECK(Changed("added_tokens", Json::array()).problem() ==
+          "tokenizer.json: bos_token of tokenizer_config.json is \"<|begin_of_text|>\", which is no token");
+}
