@@ -68,6 +68,9 @@ int main(int argc, char** argv) {
     } catch (const NotFiniteError& error) {
         if (world_rank() == 0) log::error("{}", error.what());
         code = ExitCode::not_finite;
+    } catch (const CollectiveError& error) {
+        if (world_rank() == 0) log::error("{}", error.what());
+        code = ExitCode::system;
     } catch (const std::exception& error) {
         log::error("{}", error.what());
         code = ExitCode::system;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 namespace coeus::log {
@@ -27,7 +28,7 @@ struct State {
 };
 
 std::shared_ptr<spdlog::logger> terminal_logger(bool color) {
-    auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::automatic
+    auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>(color ? spdlog::color_mode::always
                                                                             : spdlog::color_mode::never);
     auto logger = std::make_shared<spdlog::logger>("coeus", sink);
     logger->set_pattern("[coeus] %Y-%m-%d %H:%M:%S,%e - %^%l%$ - %v");
@@ -36,7 +37,8 @@ std::shared_ptr<spdlog::logger> terminal_logger(bool color) {
 }
 
 State& state() {
-    static State s = {terminal_logger(true), nullptr, {}, true, isatty(STDOUT_FILENO) != 0};
+    static State s = {
+        terminal_logger(is_terminal(STDOUT_FILENO)), nullptr, {}, true, is_terminal(STDOUT_FILENO)};
     return s;
 }
 
@@ -69,9 +71,8 @@ std::string without_color(std::string_view text) {
 void init(const Options& options) {
     State& s = state();
     s.options = options;
-    const bool color = options.color && std::getenv("NO_COLOR") == nullptr;
-    s.terminal = terminal_logger(color);
-    s.colored = color && isatty(STDOUT_FILENO) != 0;
+    s.colored = options.color && std::getenv("NO_COLOR") == nullptr && is_terminal(STDOUT_FILENO);
+    s.terminal = terminal_logger(s.colored);
     s.shown = std::find(options.ranks.begin(), options.ranks.end(), options.rank) != options.ranks.end();
     s.file.reset();
     if (!options.file.empty()) {
@@ -84,6 +85,16 @@ void init(const Options& options) {
         s.file->set_pattern("%Y-%m-%d %H:%M:%S,%e %l %v");
         s.file->flush_on(spdlog::level::info);
     }
+}
+
+bool is_terminal(int descriptor) {
+    if (isatty(descriptor) == 0) return false;
+    if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
+    // mpirun gives its ranks a terminal even where its own output goes to a file: look at the launcher's
+    std::error_code unreadable;
+    const auto target =
+        std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable);
+    return !unreadable && target.string().starts_with("/dev/");
 }
 
 bool on_terminal() {

@@ -8,7 +8,9 @@
 #include "coeus/device/memory.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -241,6 +243,18 @@ void Communicator::recv(Tensor tensor, int peer) const {
 
 void Communicator::barrier() const {
     if (size_ > 1) COEUS_CHECK_MPI(MPI_Barrier(handle_->comm));
+}
+
+void Communicator::patient_barrier() const {
+    if (size_ == 1) return;
+    MPI_Request request = MPI_REQUEST_NULL;
+    COEUS_CHECK_MPI(MPI_Ibarrier(handle_->comm, &request));
+    auto pause = std::chrono::microseconds(10);
+    for (int done = 0; !done;) {
+        COEUS_CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (!done) std::this_thread::sleep_for(pause);
+        pause = std::min(pause * 2, std::chrono::microseconds(10000));
+    }
 }
 
 }  // namespace coeus

@@ -12,30 +12,29 @@ std::string broadcast_text(const Communicator& comm, std::string text, int root)
 }
 
 void together(const Communicator& comm, const std::function<void()>& work) {
-    std::exception_ptr mine;
     std::string text;
-    bool is_config = false;
+    bool failed_here = false, is_config = false;
     try {
         work();
     } catch (const ConfigError& error) {
-        mine = std::current_exception();
         text = error.what();
-        is_config = true;
+        failed_here = is_config = true;
     } catch (const std::exception& error) {
-        mine = std::current_exception();
         text = error.what();
+        failed_here = true;
     }
+    comm.patient_barrier();  // the work may be long, and threads of the working rank can use the cores of the
+                             // others
     // the lowest failing rank has the largest key; 0: none failed
-    const int64_t key = mine ? comm.size() - comm.rank() : 0;
+    const int64_t key = failed_here ? comm.size() - comm.rank() : 0;
     const int64_t worst = comm.all_reduce(key, Reduce::max);
     if (worst == 0) return;
     const auto failed = int(comm.size() - worst);
     text = broadcast_text(comm, text + (is_config ? "c" : "s"), failed);
     is_config = text.back() == 'c';
     text.pop_back();
-    if (comm.rank() == failed) std::rethrow_exception(mine);
     if (is_config) throw ConfigError("{}", text);
-    throw SystemError(fmt::format("rank {}: {}", failed, text));
+    throw CollectiveError(comm.size() > 1 ? fmt::format("rank {}: {}", failed, text) : text);
 }
 
 }  // namespace coeus

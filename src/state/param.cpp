@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/param.hpp"
 
-#include "coeus/base/random.hpp"
-
 namespace coeus {
 
-double Init::value(uint64_t seed, const std::string& name, uint64_t index) const {
+double Init::value(const RandomStream& stream, uint64_t index) const {
     if (std == 0) return constant;
-    double u = RandomStream(seed, name).uniform(index);
+    double u = stream.uniform(index);
     if (bound > 0) {
         // uniform over the probability mass between the bounds
         const double below = normal_cdf(-bound / std);

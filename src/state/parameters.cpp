@@ -71,9 +71,10 @@ void Parameters::initialise(uint64_t seed, int threads) {
     for (const Storage& storage : storages_) {
         for (const Param& param : storage.params()) {
             const Tensor values = storage.rows_of(param, storage.master);
+            const RandomStream stream(seed, param.name);
             const auto fill = [&](int64_t first, int64_t last) {
                 for (int64_t i = first; i < last; ++i)
-                    set_element(values, i, param.init.value(seed, param.name, uint64_t(i)));
+                    set_element(values, i, param.init.value(stream, uint64_t(i)));
             };
             std::vector<std::jthread> workers;
             const int64_t share = div_ceil(values.count(), threads);

@@ -30,6 +30,16 @@ class SystemError : public std::runtime_error {
 public:
     explicit SystemError(const std::string& what,
                          std::source_location where = std::source_location::current());
+
+protected:
+    struct NoPlace {};  ///< the text names the place already
+    SystemError(const std::string& what, NoPlace) : std::runtime_error(what) {}
+};
+
+/// A SystemError of one rank that all ranks have learned of: they end in order, and rank 0 reports it.
+class CollectiveError : public SystemError {
+public:
+    explicit CollectiveError(const std::string& what) : SystemError(what, NoPlace{}) {}
 };
 
 /// A loss or gradient norm that is not finite; no optimizer step was taken (exit 4).

@@ -22,6 +22,8 @@ struct Options {
 
 /// Sets up the sinks. Before the first call everything of rank 0's process goes to the terminal.
 void init(const Options& options);
+/// True where the descriptor (1: stdout, 2: stderr) is a terminal that a person looks at.
+bool is_terminal(int descriptor);
 /// True where this process's lines appear on the terminal.
 bool on_terminal();
 /// True where the terminal shows colour: stdout is a tty, colour is on and NO_COLOR is not set.

@@ -50,6 +50,9 @@ public:
     void send(Tensor tensor, int peer) const;
     void recv(Tensor tensor, int peer) const;
     void barrier() const;
+    /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
+    /// use the cores of the others.
+    void patient_barrier() const;
 
     /// Splits by colour; ranks keep their order. Collective.
     Communicator split(int color, const std::string& name) const;

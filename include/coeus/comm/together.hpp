@@ -5,14 +5,13 @@
 
 #include "coeus/comm/communicator.hpp"
 
-#include <exception>
 #include <functional>
 
 namespace coeus {
 
-/// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all:
-/// its own exception there, elsewhere one of the same kind (ConfigError, else SystemError) with the same
-/// text. Collective; work() itself must not contain collectives after a point where it may throw.
+/// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all,
+/// as ConfigError if it was one, else as CollectiveError, with the same text. Ranks without work sleep
+/// meanwhile. Collective; work() itself must not contain collectives after a point where it may throw.
 void together(const Communicator& comm, const std::function<void()>& work);
 
 /// The same for rank 0's work alone.

@@ -3,6 +3,7 @@
 // optimised.
 #pragma once
 
+#include "coeus/base/random.hpp"
 #include "coeus/device/tensor.hpp"
 
 #include <string>
@@ -27,8 +28,8 @@ struct Init {
     static Init ones() { return {.constant = 1}; }
     static Init normal(double std) { return {.std = std}; }
     static Init truncated_normal(double std, double bound) { return {.std = std, .bound = bound}; }
-    /// Element `index` of the parameter `name`.
-    double value(uint64_t seed, const std::string& name, uint64_t index) const;
+    /// Element `index` of a parameter; `stream` is that of its name.
+    double value(const RandomStream& stream, uint64_t index) const;
 };
 
 struct Param {
