@@ -29,11 +29,15 @@ Handle creation(hid_t list_class, const std::string& file) {
     return list;
 }
 
-/// Makes the groups on the way to a new object.
-Handle with_parents(const std::string& file) {
-    Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_LINK_CREATE), file), close_list);
-    COEUS_CHECK_HDF5(H5Pset_create_intermediate_group(list.id(), 1), file);
-    return list;
+/// Makes the groups on the way to a new object. (HDF5 could do it by itself, but would store times.)
+void make_parents(hid_t group, const std::string& path, const std::string& file) {
+    const Handle list = creation(H5P_GROUP_CREATE, file);
+    for (size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+        const std::string parent = path.substr(0, end);
+        if (H5Lexists(group, parent.c_str(), H5P_DEFAULT) > 0) continue;
+        const hid_t made = H5Gcreate2(group, parent.c_str(), H5P_DEFAULT, list.id(), H5P_DEFAULT);
+        COEUS_CHECK_HDF5(H5Gclose(COEUS_CHECK_HDF5(made, file)), file);
+    }
 }
 
 std::string joined(const std::string& group, const std::string& path) {
@@ -138,10 +142,10 @@ std::vector<std::string> Group::dataset_paths() const {
 }
 
 Group Group::create_group(const std::string& path) {
-    const Handle links = with_parents(file_);
+    make_parents(handle_.id(), path, file_);
     const Handle list = creation(H5P_GROUP_CREATE, file_);
     Handle made(
-        COEUS_CHECK_HDF5(H5Gcreate2(handle_.id(), path.c_str(), links.id(), list.id(), H5P_DEFAULT), file_),
+        COEUS_CHECK_HDF5(H5Gcreate2(handle_.id(), path.c_str(), H5P_DEFAULT, list.id(), H5P_DEFAULT), file_),
         close_group);
     return {std::move(made), file_, joined(name_, path)};
 }
@@ -154,12 +158,12 @@ Dataset Group::create_dataset(const std::string& path, Type type, const Shape& s
         COEUS_CHECK_HDF5(
             shape.rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(shape.rank, extents, nullptr), file_),
         close_space);
-    const Handle links = with_parents(file_);
+    make_parents(handle_.id(), path, file_);
     const Handle list = creation(H5P_DATASET_CREATE, file_);
     COEUS_CHECK_HDF5(H5Pset_layout(list.id(), H5D_CONTIGUOUS), file_);
     COEUS_CHECK_HDF5(H5Pset_alloc_time(list.id(), H5D_ALLOC_TIME_EARLY), file_);
     COEUS_CHECK_HDF5(H5Pset_fill_time(list.id(), H5D_FILL_TIME_NEVER), file_);
-    Handle made(COEUS_CHECK_HDF5(H5Dcreate2(handle_.id(), path.c_str(), element.id(), space.id(), links.id(),
+    Handle made(COEUS_CHECK_HDF5(H5Dcreate2(handle_.id(), path.c_str(), element.id(), space.id(), H5P_DEFAULT,
                                             list.id(), H5P_DEFAULT),
                                  file_),
                 close_dataset);

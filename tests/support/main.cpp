@@ -6,9 +6,13 @@
 
 namespace coeus::test {
 Runner runner = nullptr;
+
+int run_cases(int argc, char** argv) {
+    return Catch::Session().run(argc, argv);
 }
+}  // namespace coeus::test
 
 int main(int argc, char** argv) {
     if (coeus::test::runner) return coeus::test::runner(argc, argv);
-    return Catch::Session().run(argc, argv);
+    return coeus::test::run_cases(argc, argv);
 }

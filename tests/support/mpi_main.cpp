@@ -4,8 +4,6 @@
 #include "coeus/comm/mpi.hpp"
 #include "support/support.hpp"
 
-#include <catch2/catch.hpp>
-
 #include <iostream>
 #include <sstream>
 
@@ -16,7 +14,7 @@ int run(int argc, char** argv) {
     std::ostringstream held;
     std::streambuf* terminal = std::cout.rdbuf();
     if (mpi.world_rank() != 0) std::cout.rdbuf(held.rdbuf());
-    const int failed = Catch::Session().run(argc, argv);
+    const int failed = coeus::test::run_cases(argc, argv);
     std::cout.rdbuf(terminal);
     if (mpi.world_rank() != 0 && failed)
         std::cout << "rank " << mpi.world_rank() << ":\n" << held.str() << std::flush;

@@ -13,6 +13,8 @@ namespace coeus::test {
 /// Set by support/mpi_main.cpp in programs that run under mpirun.
 using Runner = int (*)(int argc, char** argv);
 extern Runner runner;
+/// Runs the cases that the command line selects; returns the number that failed.
+int run_cases(int argc, char** argv);
 
 /// |a - b| <= tolerance, false for NaN on either side.
 bool close(double a, double b, double tolerance);

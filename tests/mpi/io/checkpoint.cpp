@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of 1, 2, 4 ranks of one world write and read each other's files.
+#include "coeus/io/checkpoint.hpp"
+
+#include "coeus/comm/together.hpp"
+#include "coeus/device/memory.hpp"
+#include "coeus/io/checksum.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <deque>
+#include <filesystem>
+
+using namespace coeus;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder that all ranks know; rank 0 owns it.
+struct SharedFolder {
+    explicit SharedFolder(const Communicator& world) : world_(world) {
+        if (world.rank() == 0) own_.emplace();
+        path = broadcast_text(world, own_ ? own_->path().string() : "");
+    }
+    ~SharedFolder() { world_.barrier(); }
+    std::string path;
+
+private:
+    const Communicator& world_;
+    std::optional<test::TemporaryFolder> own_;
+};
+
+double value(const std::string& path, int64_t index) {
+    return double((int64_t(path.size()) + index * 13) % 251);  // exact in bfloat16
+}
+
+enum class Layout { replicated, rows, columns };
+
+/// What one rank of a group holds of four arrays, one of them large enough to be shared among replicas.
+struct Part {
+    std::deque<OwnedTensor> memory;
+    std::vector<CheckpointTensor> tensors;
+
+    Part(const Communicator& group, Layout layout, Dtype dtype, bool filled) {
+        for (const char* path : {"model/a.weight", "optimizer/exp_avg/a.weight"})
+            add(group, layout, dtype, filled, path, {1031, 520});
+        add(group, layout, dtype, filled, "model/b.weight", {3, 7, 5});
+        add(group, layout == Layout::columns ? Layout::replicated : layout, dtype, filled, "model/c", {13});
+    }
+
+    void add(const Communicator& group, Layout layout, Dtype dtype, bool filled, const std::string& path,
+             const Shape& shape) {
+        CheckpointTensor t{.path = path, .shape = shape};
+        int64_t rows = shape.rows(), cols = shape.cols();
+        const auto part_of = [&](int64_t n, int64_t& first) {
+            const int64_t each = div_ceil(n, group.size());
+            first = std::min(n, group.rank() * each);
+            return std::min(each, n - first);
+        };
+        if (layout == Layout::rows) rows = part_of(rows, t.first_row);
+        if (layout == Layout::columns) cols = part_of(cols, t.first_col);
+        if (layout == Layout::replicated) t.replica = group.rank(), t.replicas = group.size();
+        // rows lie three elements further apart than they are long
+        const Tensor wide = memory.emplace_back(dtype, Shape{rows, cols + 3});
+        t.local = wide.slice_cols(0, cols);
+        for (int64_t r = 0; r < rows; ++r)
+            for (int64_t c = 0; c < cols; ++c)
+                set_element(t.local.slice_rows(r, 1), c,
+                            filled ? value(path, (t.first_row + r) * shape.cols() + t.first_col + c) : -1);
+        tensors.push_back(t);
+    }
+
+    int64_t wrong() const {
+        int64_t wrong = 0;
+        for (const auto& t : tensors)
+            for (int64_t r = 0; r < t.local.rows(); ++r)
+                for (int64_t c = 0; c < t.local.cols(); ++c)
+                    wrong += !(element(t.local.slice_rows(r, 1), c) ==
+                               value(t.path, (t.first_row + r) * t.shape.cols() + t.first_col + c));
+        return wrong;
+    }
+};
+
+/// Groups of `size` adjacent ranks; those left over form a smaller one that takes no part.
+struct Group {
+    Communicator comm;
+    bool takes_part;
+    int number;
+    Group(const Communicator& world, int size)
+        : comm(world.split(world.rank() / size, "group")),
+          takes_part(comm.size() == size),
+          number(world.rank() / size) {}
+};
+
+const TrainRecord record{
+    .step = 12, .tokens_seen = 5, .seed = 3, .sample = 96, .deck = "x = 1", .version = "v", .model = "m"};
+
+}  // namespace
+
+TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any other") {
+    const Communicator world = Communicator::world("world");
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+        const SharedFolder folder(world);
+        const auto name = [&](int size, Layout layout) {
+            return fmt::format("{}/{}-{}", folder.path, size, int(layout));
+        };
+        const auto layouts = {Layout::replicated, Layout::rows, Layout::columns};
+        for (int size = 1; size <= world.size(); size *= 2) {
+            const Group group(world, size);
+            if (group.takes_part && group.number == 0)
+                for (Layout layout : layouts) {
+                    const Part part(group.comm, layout, dtype, true);
+                    Checkpoint(name(size, layout), 1, group.comm).save(record, part.tensors);
+                }
+            world.barrier();
+        }
+        const std::string first = test::read_file(name(1, Layout::replicated) + "/step-00000012.h5");
+        CHECK(first.size() > 1000000);
+        for (int size = 1; size <= world.size(); size *= 2)
+            for (Layout layout : layouts) {
+                INFO(size << " ranks, layout " << int(layout));
+                const bool same = test::read_file(name(size, layout) + "/step-00000012.h5") == first;
+                CHECK(same);
+                const Group group(world, size);
+                // all files are alike, so each group reads one written by another layout
+                const std::string other = name(1, layout == Layout::rows ? Layout::columns : Layout::rows);
+                if (group.takes_part) {
+                    Part part(group.comm, layout, dtype, false);
+                    const auto loaded = Checkpoint(other, 1, group.comm).load_newest(part.tensors);
+                    CHECK((loaded && loaded->train.sample == 96));
+                    CHECK(part.wrong() == 0);
+                }
+            }
+        world.barrier();
+    }
+}
+
+TEST_CASE("damage is found by all ranks, and an error of one is the error of all") {
+    const Communicator world = Communicator::world("world");
+    const SharedFolder folder(world);
+    const Checkpoint checkpoint(folder.path, 0, world);
+    Part part(world, Layout::rows, Dtype::f32, true);
+    const std::string path = checkpoint.save(record, part.tensors);
+    if (world.rank() == 0) {
+        const int64_t at = *hdf5::File::open(path).dataset("model/b.weight").offset() + 20 * 5 * 4;
+        std::string bytes = test::read_file(path);
+        bytes[size_t(at)] = char(bytes[size_t(at)] ^ 1);
+        test::write_file(path, bytes);
+    }
+    world.barrier();
+    std::string message;
+    try {
+        checkpoint.load_newest(part.tensors);
+    } catch (const ConfigError& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, Contains("rows 0 to 20 of model/b.weight do not match their checksum"));
+
+    // the last rank asks for what the file has not
+    if (world.rank() == world.size() - 1) part.tensors[2].shape = {3, 7, 6};
+    message.clear();
+    try {
+        load_checkpoint(path, part.tensors, world);
+    } catch (const ConfigError& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, Contains("b.weight is [3, 7, 5] in the file, [3, 7, 6] in this model"));
+
+    message.clear();
+    try {
+        Checkpoint(path + "/below a file", 0, world).save(record, part.tensors);
+    } catch (const SystemError& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, Contains("is not saved") && Contains("Not a directory"));
+}
+
+TEST_CASE("sums over ranks wrap like uint64") {
+    const Communicator world = Communicator::world("world");
+    const uint64_t large = 0xfedcba9876543210u + uint64_t(world.rank());
+    uint64_t expected = 0;
+    for (int rank = 0; rank < world.size(); ++rank) expected += 0xfedcba9876543210u + uint64_t(rank);
+    const auto sums = sum_over_ranks({large, 1, ~uint64_t(0)}, world);
+    CHECK(sums[0] == expected);
+    CHECK(sums[1] == uint64_t(world.size()));
+    CHECK(sums[2] == uint64_t(0) - uint64_t(world.size()));
+}
