@@ -13,9 +13,13 @@ namespace {
 
 constexpr double step = 1e-3;
 
+double normal(const RandomStream& stream, uint64_t index) {
+    return normal_quantile(stream.uniform(index));
+}
+
 void fill_random(Tensor tensor, const std::string& name) {
-    for (int64_t i = 0; i < tensor.count(); ++i)
-        set_element(tensor, i, Init::normal(1).value(7, name, uint64_t(i)));
+    const RandomStream stream(7, name);
+    for (int64_t i = 0; i < tensor.count(); ++i) set_element(tensor, i, normal(stream, uint64_t(i)));
 }
 
 // A tensor that is differentiated: its elements, and the gradient that the backward gave.
@@ -151,10 +155,11 @@ private:
     }
 
     void compare_direction(const Variable& v) {
+        const RandomStream stream(11, v.name);
         std::vector<double> direction;
         double along = 0, squares = 0;
         for (size_t i = 0; i < v.gradient.size(); ++i) {
-            direction.push_back(Init::normal(1).value(11, v.name, i) / std::sqrt(double(v.gradient.size())));
+            direction.push_back(normal(stream, i) / std::sqrt(double(v.gradient.size())));
             along += v.gradient[i] * direction[i];
             squares += v.gradient[i] * v.gradient[i];
         }
