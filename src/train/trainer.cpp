@@ -72,7 +72,6 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
 
 void Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
-    parameters.initialise(uint64_t(config_.debug.seed), cpu_.threads);
     std::optional<Checkpoint::Loaded> loaded;
     if (config_.checkpoint.enable) {
         const auto tensors = checkpoint_tensors(parameters, mesh_[dp], true);
@@ -96,8 +95,9 @@ void Trainer::load() {
     } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_[dp]);
                !source.empty()) {
         if (first_rank()) log::info("Starting from the weights of {}", source);
-    } else if (first_rank()) {
-        log::info("No checkpoint was found: this is a fresh start");
+    } else {
+        parameters.initialise(uint64_t(config_.debug.seed), cpu_.threads);
+        if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
     }
     parameters.refresh_compute(engine_.exec(), cpu_kernels());
 }
