@@ -118,7 +118,7 @@ void check(const Config& config) {
     check_validation(config.validation);
 }
 
-Words not_built_yet(const Config& config) {
+Words missing_for_a_run(const Config& config) {
     Words lines;
     Config given = config, plain;
     for (const Option& option : options()) {
@@ -133,15 +133,11 @@ Words not_built_yet(const Config& config) {
             lines.push_back(fmt::format("{} = {}: is not built yet; what works is {}", option.name,
                                         toml_text(*value), join(option.built, ", ")));
     }
-    for (const auto& [name, paths] : {std::pair("training.dataset_path", &config.training.dataset_path),
-                                      std::pair("validation.dataset_path", &config.validation.dataset_path)})
-        if (paths->size() > 1)
-            lines.push_back(
-                fmt::format("{}: blending {} files is not built yet; give one", name, paths->size()));
     if (config.training.dataset_path.empty())
         lines.push_back(
-            fmt::format("training.dataset = \"{}\": reading data sets by name is not built yet; give a "
-                        "text, JSONL or token file as training.dataset_path",
+            fmt::format("training.dataset_path: is not given (training.dataset = \"{}\" is only a name; "
+                        "Coeus downloads nothing); "
+                        "set it to a text or JSONL file, a folder of these, or a token file",
                         config.training.dataset));
     return lines;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules over several options, and what is not built yet.
+// Rules over several options, and what a real run lacks.
 #pragma once
 
 #include "coeus/train/config.hpp"
@@ -12,7 +12,8 @@ namespace coeus::config {
 /// Checks every section. ConfigError names key, value, rule and the nearest valid choice.
 void check(const Config& config);
 
-/// One line for each setting that is not built yet, naming it, its value and what works.
-Words not_built_yet(const Config& config);
+/// One line for each thing that keeps a real run, but not a dry one, from starting: a setting that is not
+/// built yet, with what works instead, or no data.
+Words missing_for_a_run(const Config& config);
 
 }  // namespace coeus::config

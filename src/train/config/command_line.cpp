@@ -228,7 +228,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     complete(settings, config);
     add_no_effect_notices(settings, result.notices);
     check(config);
-    const Words missing = not_built_yet(config);
+    const Words missing = missing_for_a_run(config);
     if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
     for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
     return result;

@@ -8,15 +8,15 @@ namespace {
 
 constexpr const char* always_ahead = "the next batch is always prepared while a step runs";
 constexpr const char* flux = "model.name = \"flux\"";
-constexpr const char* hugging_face_data = "data sets by name";
+constexpr const char* only_a_name = "only a name: Coeus downloads nothing, the data is dataset_path";
 
 }  // namespace
 
 std::vector<Option> training_options() {
     return {
-        dormant(COEUS_FIELD(training.dataset), hugging_face_data,
-                "torchtitan's name of a data set; unused where dataset_path is given"),
-        works(COEUS_FIELD(training.dataset_path), "the data: text, JSONL or a token file"),
+        works(COEUS_FIELD(training.dataset), only_a_name),
+        works(COEUS_FIELD(training.dataset_path),
+              "the data: a text or JSONL file, a folder of these, several of them, or a token file"),
         works(COEUS_FIELD(training.local_batch_size), "sequences per rank at a time").obeys(at_least_1),
         works(COEUS_FIELD(training.global_batch_size),
               "sequences of a step over all ranks, summed in several local batches; -1: one local batch per "
@@ -54,8 +54,7 @@ std::vector<Option> training_options() {
             .obeys(fraction),
 
         works(COEUS_FIELD(validation.enable), "measure the loss on data that is not trained on"),
-        dormant(COEUS_FIELD(validation.dataset), hugging_face_data,
-                "torchtitan's name of a data set; unused"),
+        works(COEUS_FIELD(validation.dataset), only_a_name),
         works(COEUS_FIELD(validation.dataset_path),
               "the data; none: every 100th sequence of training.dataset_path is held out"),
         works(COEUS_FIELD(validation.local_batch_size), "sequences per rank at a time")
@@ -102,7 +101,8 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.keep_latest_k), "checkpoints kept; 0: all").obeys(all_or_two),
         works(COEUS_FIELD(checkpoint.load_step), "resume from this step; -1: from the newest")
             .obeys(step_or_newest),
-        works(COEUS_FIELD(checkpoint.exclude_from_loading), "parts of a checkpoint not to be loaded")
+        not_built(COEUS_FIELD(checkpoint.exclude_from_loading), "loading parts of a checkpoint",
+                  "parts of a checkpoint not to be loaded")
             .one_of({"optimizer", "lr_scheduler", "dataloader", "train_state"}),
         works(COEUS_FIELD(checkpoint.enable_first_step_checkpoint), "save after step 1 too"),
         works(COEUS_FIELD(checkpoint.load_only), "load, never save"),

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decks and command lines as a user gives them: what the program says about mistakes, and with which exit
+// code.
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// Times that `what` is in the text.
+int count(const std::string& text, const std::string& what) {
+    int n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+}
+
+void expect_config_error(const Outcome& outcome, const std::string& message) {
+    CHECK_THAT(outcome.output, Contains(message));
+    CHECK(outcome.exit_code == 2);
+}
+
+}  // namespace
+
+TEST_CASE("A wrong command line ends with 2 and a message") {
+    expect_config_error(run_coeus({"train", "--training.stepz=1"}),
+                        "command line: unknown option training.stepz; did you mean training.steps?");
+    expect_config_error(run_coeus({"train", "--training.seq_len=0"}),
+                        "training.seq_len = 0: must be at least 1; the nearest valid value is 1");
+    expect_config_error(run_coeus({"train", "absent.toml"}),
+                        "absent.toml: cannot be read: No such file or directory");
+    expect_config_error(run_coeus({"train"}), "training.dataset_path: is not given");
+    expect_config_error(run_coeus({"train", "--parallelism.tensor_parallel_degree=2"}),
+                        "tensor parallelism is not built yet; what works is 1");
+}
+
+TEST_CASE("A wrong deck ends with 2 and its place") {
+    const TemporaryFolder folder;
+    write_file(folder / "deck.toml", "[training]\nsteps = \"many\"\n");
+    expect_config_error(run_coeus({"train", "deck.toml"}, 0, {}, folder.path()),
+                        "deck.toml:2:1: training.steps = \"many\": must be a whole number");
+    write_file(folder / "deck.toml", "[training\nsteps = 3\n");
+    expect_config_error(run_coeus({"train", "deck.toml"}, 0, {}, folder.path()), "not valid TOML");
+    write_file(folder / "deck.toml", "include = \"deck.toml\"\n");
+    expect_config_error(run_coeus({"train", "deck.toml"}, 0, {}, folder.path()),
+                        "a deck cannot include itself: deck.toml includes deck.toml");
+    write_file(folder / "deck.toml", "[log]\nranks = [0]\n");
+    expect_config_error(run_coeus({"train", "deck.toml"}, 0, {{"LOG_RANK", "first"}}, folder.path()),
+                        "training.dataset_path: is not given");  // the deck goes before the environment
+}
+
+TEST_CASE("Several ranks say a mistake once") {
+    const Outcome outcome = run_coeus({"train", "--training.stepz=1"}, 3);
+    CHECK(outcome.exit_code == 2);
+    CHECK(count(outcome.output, "unknown option training.stepz") == 1);
+}
+
+TEST_CASE("Help of the options") {
+    const Outcome help = run_coeus({"help", "options"});
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.output, Contains("[training]") && Contains("--training.seq_len=2048"));
+    const Outcome markdown = run_coeus({"help", "options", "--markdown"});
+    CHECK(markdown.exit_code == 0);
+    CHECK(markdown.output == read_file(std::filesystem::path(COEUS_SOURCE_DIR) / "doc/decks.md"));
+    expect_config_error(run_coeus({"help", "options", "--html"}), "takes nothing but --markdown, not --html");
+}
