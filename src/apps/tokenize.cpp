@@ -35,11 +35,9 @@ int run_tokenize(const Arguments& arguments) {
     const Tokenizer tokenizer(folder);
     const Tokenized done = tokenize(corpus, tokenizer, output, threads);
     if (done.up_to_date)
-        log::info("{} is up to date: {} tokens, {} documents", output, with_commas(done.tokens),
-                  with_commas(done.documents));
+        log::info("{} is up to date: {}", output, done.text());
     else
-        log::info("{}: {} tokens, {} documents, {:.2f} bytes per token, {}/s", output,
-                  with_commas(done.tokens), with_commas(done.documents),
+        log::info("{}: {}, {:.2f} bytes per token, {}/s", output, done.text(),
                   double(corpus.bytes()) / double(done.tokens),
                   bytes_text(double(corpus.bytes()) / timer.seconds()));
     return 0;

@@ -222,6 +222,11 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
 
 }  // namespace
 
+std::string Tokenized::text() const {
+    return fmt::format("{} tokens in {} {}", with_commas(tokens), with_commas(documents),
+                       documents == 1 ? "document" : "documents");
+}
+
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output, int threads) {
     return make(corpus, tokenizer, output, threads, content_of(corpus, tokenizer));
 }
@@ -233,8 +238,7 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     const fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, threads, content);
-    log::info("{}: {} tokens in {} documents, {}", corpus.source(), with_commas(done.tokens),
-              with_commas(done.documents),
+    log::info("{}: {}, {}", corpus.source(), done.text(),
               done.up_to_date ? "tokenized before: " + file.string()
                               : "tokenized in " + duration_text(timer.seconds()));
     return file;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace coeus {
@@ -15,6 +16,8 @@ namespace coeus {
 struct Tokenized {
     int64_t tokens, documents;
     bool up_to_date;  ///< the file was there already, made of the same content
+    /// "14,843,578 tokens in 1 document"
+    std::string text() const;
 };
 
 /// Writes `output`, through a .part file beside it. ConfigError: a foreign file is in the way. `threads` 0:

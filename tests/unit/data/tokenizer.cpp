@@ -20,7 +20,8 @@ namespace {
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
 const std::string mixed =
-    "It's the cat's 12345 mats:\n\n  don't   stop\r\n\tnaïve café — 東京タワー 🙂🙂 x1y22\u00a0z\u2028 "
+    "It's the cat's 12345 mats:\n\n  don't   stop\r\n\tnaïve café — 東京タワー 🙂🙂 "
+    "x1y22\u00a0z\u2028 "
     "end.   ";
 
 // A tokenizer trained on a few sentences, the same for all cases.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus tokenizer and coeus tokenize as a user runs them.
+#include "coeus/data/token_file.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
+    const TemporaryFolder folder;
+    const auto run = [&](const std::vector<std::string>& arguments) {
+        return run_coeus(arguments, 0, {}, folder.path());
+    };
+    std::string text;
+    for (int i = 0; i < 30; ++i) text += "The dog sat on the mat, the cat sat on the log.\n";
+    write_file(folder / "text" / "a.txt", text);
+    write_file(folder / "more.jsonl", "{\"text\": \"the cat\"}\n{\"text\": \"the dog\"}\n");
+
+    const Outcome trained =
+        run({"tokenizer", "text", "--vocab_size", "270", "--output=tok", "--threads", "2"});
+    CHECK(trained.exit_code == 0);
+    CHECK_THAT(trained.output, Contains("tok: 270 tokens from 1.41 KiB of text ("));
+    const Tokenizer tokenizer(folder / "tok");
+    CHECK(tokenizer.vocab_size() == 270);
+
+    const std::vector<std::string> command = {"tokenize", "text",     "more.jsonl", "--tokenizer",
+                                              "tok",      "--output", "tokens.h5"};
+    const Outcome first = run(command), second = run(command);
+    CHECK(first.exit_code == 0);
+    CHECK_THAT(first.output, Contains("tokens.h5: ") && Contains(" tokens in 3 documents, "));
+    CHECK(second.exit_code == 0);
+    CHECK_THAT(second.output, Contains("tokens.h5 is up to date: "));
+    const TokenFile file(folder / "tokens.h5");
+    std::vector<int32_t> ids(static_cast<size_t>(file.document_begin(1)));
+    file.read(0, ids);
+    CHECK(tokenizer.decode(ids) == "<|begin_of_text|>" + text + "<|end_of_text|>");
+
+    // a vocabulary larger than the text has pairs for
+    const Outcome small = run({"tokenizer", "more.jsonl", "--vocab_size=9999", "--output", "tok2"});
+    CHECK(small.exit_code == 0);
+    CHECK_THAT(small.output, Contains("the corpus gives only "));
+}
+
+TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
+    const TemporaryFolder folder;
+    write_file(folder / "a.txt", "some text");
+    const auto check = [&](const std::vector<std::string>& arguments, const std::string& message) {
+        const Outcome outcome = run_coeus(arguments, 0, {}, folder.path());
+        CHECK(outcome.exit_code == 2);
+        CHECK_THAT(outcome.output, Contains(message));
+    };
+    check({"tokenizer", "--output", "x"},
+          "coeus tokenizer needs a text file or folder; see coeus help tokenizer");
+    check({"tokenizer", "a.txt"}, "coeus tokenizer needs --output");
+    check({"tokenizer", "a.txt", "--output"}, "coeus tokenizer: --output needs a value");
+    check({"tokenizer", "a.txt", "--output", "x", "--vocab_sise", "5"},
+          "coeus tokenizer: unknown option --vocab_sise, did you mean --vocab_size?");
+    check({"tokenizer", "a.txt", "--output", "x", "--vocab_size", "many"},
+          "coeus tokenizer: --vocab_size must be a whole number of at least 1, is \"many\"");
+    check({"tokenizer", "a.txt", "--output", "x", "--vocab_size", "257"}, "--vocab_size must be from 258");
+    check({"tokenizer", "a.txt", "--output", "x", "--output", "y"},
+          "coeus tokenizer: --output is given twice");
+    check({"tokenizer", "absent.txt", "--output", "x"}, "absent.txt: there is no such file");
+    check({"tokenize", "a.txt", "--output", "x.h5", "--tokenizer", "."}, "tokenizer.json: no such file");
+    check({"tokenize", "a.txt", "--output", "x.h5"}, "coeus tokenize needs --tokenizer");
+    const Outcome help = run_coeus({"help", "tokenize"});
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.output, Contains("coeus tokenize INPUT... --tokenizer FOLDER --output FILE.h5"));
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/batch_loader.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+#include "token_files.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("batch loader: the samples of each step, from any step, on any rank") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "a.h5", 4 * 23, {9, 30}, std::vector<uint8_t>(4 * 23, 1)));
+    const Sampler sampler(file, {.seq_len = 3, .seed = 3, .shuffle = true});
+    for (const int64_t first_step : {0, 1, 40}) {
+        for (int64_t rank = 0; rank < 2; ++rank) {
+            BatchLoader loader(sampler,
+                               {.global_batch = 4, .rank = rank, .ranks = 2, .first_step = first_step});
+            const int32_t* buffers[2] = {};
+            for (int64_t step = first_step; step < first_step + 9; ++step) {
+                const StepBatch batch = loader.next();
+                CHECK(batch.step == step);
+                CHECK(batch.num_samples == 2);
+                CHECK(batch.seq_len == 3);
+                CHECK(batch.valid_tokens == 6);
+                CHECK(batch.seconds_waited >= 0);
+                REQUIRE(batch.tokens.size() == 6);
+                for (int64_t row = 0; row < 2; ++row) {
+                    std::vector<int32_t> inputs(3), labels(3), start(3);
+                    sampler.sample(step * 4 + rank * 2 + row, inputs, labels, start);
+                    const auto same = [&](std::span<const int32_t> all,
+                                          const std::vector<int32_t>& expected) {
+                        return std::equal(expected.begin(), expected.end(), all.begin() + row * 3);
+                    };
+                    CHECK(same(batch.tokens, inputs));
+                    CHECK(same(batch.labels, labels));
+                    CHECK(same(batch.document_start, start));
+                }
+                // two buffers take turns, none is made anew
+                const int32_t*& buffer = buffers[step % 2];
+                if (!buffer) buffer = batch.tokens.data();
+                CHECK(buffer == batch.tokens.data());
+            }
+        }
+    }
+}
+
+TEST_CASE("batch loader: a batch stays as it is until the next call") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "a.h5", 3000));
+    const Sampler sampler(file, {.seq_len = 2});
+    BatchLoader loader(sampler, {.global_batch = 1});
+    for (int32_t step = 0; step < 900; ++step) {
+        const StepBatch batch = loader.next();
+        std::this_thread::yield();
+        REQUIRE(batch.tokens[0] == 3 * step);
+        REQUIRE(batch.labels[1] == 3 * step + 2);
+    }
+}
+
+TEST_CASE("batch loader: what fails on its thread is thrown by next") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "a.h5", 30));
+    const Sampler sampler(file, {.seq_len = 2});
+    BatchLoader loader(sampler, {.global_batch = 1, .first_step = -3});
+    CHECK_THROWS_AS(loader.next(), LogicError);
+    CHECK_THROWS_AS(loader.next(), LogicError);
+    CHECK_THROWS_AS(BatchLoader(sampler, {.global_batch = 3, .rank = 0, .ranks = 2}), LogicError);
+}
+
+TEST_CASE("batch loader: ends without having been asked") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "a.h5", 30));
+    const Sampler sampler(file, {.seq_len = 2});
+    for (int i = 0; i < 20; ++i) BatchLoader(sampler, {.global_batch = 2});
+    SUCCEED();
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/data/tokenize.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/data/bpe_training.hpp"
+#include "coeus/data/token_file.hpp"
+#include "coeus/file/json.hpp"
+#include "support/support.hpp"
+#include "token_files.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const TemporaryFolder& trained() {
+    static const TemporaryFolder folder;
+    static const bool made = [] {
+        write_file(folder / "text.txt", "the cat sat on the mat; the dog's log, 1234.\n\nThe end of it.\n");
+        train_tokenizer(Corpus({folder / "text.txt"}), 280, folder.path(), 1);
+        return true;
+    }();
+    require(made, "trained");
+    return folder;
+}
+
+// A tokenizer whose words are lines of lower case: a space between letters, where large files may be cut,
+// ends no piece.
+std::filesystem::path long_pieces() {
+    static const TemporaryFolder folder;
+    const JsonDocument document = JsonDocument::read(trained() / "tokenizer.json");
+    Json json = document.root().value();
+    std::string text = json.text();
+    const std::string pattern = *(*(*json.find("pre_tokenizer")->find("pretokenizers")->as_array())[0]
+                                       .find("pattern")
+                                       ->as_object())[0]
+                                     .second.as_string();
+    const std::string quoted = Json(pattern).text();
+    text.replace(text.find(quoted), quoted.size(), "\"[a-z ]{1,1000}|.|\\\\n\"");
+    write_file(folder / "tokenizer.json", text);
+    write_file(folder / "tokenizer_config.json", read_file(trained() / "tokenizer_config.json"));
+    return folder.path();
+}
+
+std::vector<int32_t> tokens_of(const TokenFile& file) {
+    std::vector<int32_t> all(static_cast<size_t>(file.num_tokens()));
+    file.read(0, all);
+    return all;
+}
+
+std::vector<int32_t> document(const Tokenizer& tokenizer, const std::string& text) {
+    std::vector<int32_t> ids = tokenizer.encode(text);
+    ids.insert(ids.begin(), *tokenizer.bos_id());
+    ids.push_back(*tokenizer.eos_id());
+    return ids;
+}
+
+}  // namespace
+
+TEST_CASE("tokenize: documents between BOS and EOS, in order") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(trained().path());
+    write_file(folder / "a.txt", "the cat");
+    write_file(folder / "b.jsonl", "{\"text\": \"one dog\"}\n{\"text\": \"\"}\n{\"text\": \"two\\nlogs\"}\n");
+    const auto output = folder / "new" / "tokens.h5";
+    const Tokenized done = tokenize(Corpus({folder / "a.txt", folder / "b.jsonl"}), tokenizer, output, 2);
+    TokenFile file(output);
+    std::vector<int32_t> expected;
+    std::vector<int64_t> begins;
+    for (const char* text : {"the cat", "one dog", "two\nlogs"}) {
+        const auto ids = document(tokenizer, text);
+        begins.push_back(int64_t(expected.size()));
+        expected.insert(expected.end(), ids.begin(), ids.end());
+    }
+    CHECK(tokens_of(file) == expected);
+    CHECK(done.tokens == int64_t(expected.size()));
+    CHECK(done.documents == 3);
+    CHECK_FALSE(done.up_to_date);
+    REQUIRE(file.num_documents() == 3);
+    for (int64_t d = 0; d < 3; ++d) CHECK(file.document_begin(d) == begins[size_t(d)]);
+    CHECK(file.tokenizer_hash() == tokenizer.hash());
+    CHECK(file.max_token() == 279);
+    const auto h5 = hdf5::File::open(output.string());
+    CHECK(h5.dataset("tokens").type() == hdf5::Type::u16);
+    CHECK(h5.int_attribute("num_tokens") == done.tokens);
+    CHECK(h5.int_attribute("num_documents") == 3);
+    CHECK(h5.int_attribute("vocab_size") == 280);
+    CHECK(h5.int_attribute("bos_id") == 278);
+    CHECK(h5.int_attribute("eos_id") == 279);
+    CHECK(h5.string_attribute("source") == "a.txt and 1 more");
+    // nothing is left beside it
+    CHECK(std::distance(std::filesystem::directory_iterator(folder / "new"), {}) == 1);
+}
+
+TEST_CASE("tokenize: once for the same text and tokenizer") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(trained().path());
+    write_file(folder / "a.txt", "the cat");
+    const auto output = folder / "tokens.h5";
+    const auto run = [&] { return tokenize(Corpus({folder / "a.txt"}), tokenizer, output, 1); };
+    CHECK_FALSE(run().up_to_date);
+    const std::string first = read_file(output);
+    const Tokenized again = run();
+    CHECK(again.up_to_date);
+    CHECK(again.documents == 1);
+    CHECK(again.tokens == TokenFile(output).num_tokens());
+    write_file(folder / "a.txt", "the dog");
+    CHECK_FALSE(run().up_to_date);
+    CHECK(tokens_of(TokenFile(output)) == document(tokenizer, "the dog"));
+    write_file(folder / "a.txt", "the cat");
+    CHECK_FALSE(run().up_to_date);
+    CHECK((read_file(output) == first));
+
+    const auto cached = tokenized({folder / "a.txt"}, tokenizer, folder / "cache");
+    CHECK(cached == tokenized({folder / "a.txt"}, tokenizer, folder / "cache"));
+    CHECK(cached.filename().string().starts_with("a-"));
+    write_file(folder / "a.txt", "other");
+    CHECK(cached != tokenized({folder / "a.txt"}, tokenizer, folder / "cache"));
+    CHECK(std::distance(std::filesystem::directory_iterator(folder / "cache"), {}) == 2);
+}
+
+TEST_CASE("tokenize: a large text gives the tokens of the whole, however it is cut") {
+    const TemporaryFolder folder;
+    std::string lines, words;
+    for (int i = 0; lines.size() < (2 << 20); ++i)
+        lines += "The cat sat " + std::to_string(i * 7919) + " times  \n" + (i % 5 ? "" : "\n  naïve é東\n");
+    for (int i = 0; words.size() < (2 << 20); ++i)
+        words += i % 50 ? "words without ends " : "and\nNumbers 12 ";
+    write_file(folder / "a.txt", lines);
+    write_file(folder / "b.txt", words);
+    const Corpus corpus({folder / "a.txt", folder / "b.txt"});
+    for (const auto& tokenizer_folder : {trained().path(), long_pieces()}) {
+        const Tokenizer tokenizer(tokenizer_folder);
+        REQUIRE(tokenizer.can_encode_parts());
+        auto expected = document(tokenizer, lines);
+        const auto second = document(tokenizer, words);
+        expected.insert(expected.end(), second.begin(), second.end());
+        for (const int threads : {1, 3}) {
+            const auto output = folder / ("tokens" + std::to_string(threads) + ".h5");
+            std::filesystem::remove(output);
+            tokenize(corpus, tokenizer, output, threads);
+            CHECK((tokens_of(TokenFile(output)) == expected));
+        }
+        CHECK((read_file(folder / "tokens1.h5") == read_file(folder / "tokens3.h5")));
+    }
+}
+
+TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
+    const TemporaryFolder folder;
+    const JsonDocument document = JsonDocument::read(trained() / "tokenizer.json");
+    Json json = document.root().value(), added = *json.find("added_tokens");
+    added.push(Json::object().set("id", 70000).set("content", "<far>"));
+    json.set("added_tokens", added);
+    write_json(json, folder / "tokenizer.json");
+    write_file(folder / "a.txt", "the<far>cat");
+    const Tokenizer tokenizer(folder.path());
+    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 1);
+    TokenFile file(folder / "tokens.h5");
+    CHECK(file.max_token() == 70000);
+    CHECK(tokens_of(file) == tokenizer.encode("the<far>cat"));  // no tokenizer_config.json: no BOS, no EOS
+    CHECK(hdf5::File::open((folder / "tokens.h5").string()).dataset("tokens").type() == hdf5::Type::u32);
+}
+
+TEST_CASE("tokenize: an expression that looks back is not cut, and gives the same") {
+    const TemporaryFolder folder;
+    std::string text = read_file(trained() / "tokenizer.json");
+    const size_t at = text.find("\"(?i:");
+    REQUIRE(at != std::string::npos);
+    text.insert(at + 1, "(?<=1)xx|");
+    write_file(folder / "tokenizer.json", text);
+    std::string words;
+    while (words.size() < (2 << 20)) words += "some words\nand 1xx lines ";
+    write_file(folder / "a.txt", words);
+    const Tokenizer tokenizer(folder.path());
+    REQUIRE_FALSE(tokenizer.can_encode_parts());
+    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 2);
+    CHECK((tokens_of(TokenFile(folder / "tokens.h5")) == tokenizer.encode(words)));
+}
+
+TEST_CASE("tokenize: bad input") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(trained().path());
+    write_file(folder / "a.txt", "the cat");
+    write_file(folder / "none.jsonl", "\n  \n{\"text\": \"\"}\n");
+    const Corpus corpus({folder / "a.txt"});
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "none.jsonl"}), tokenizer, folder / "x.h5", 1),
+                      "none.jsonl: there is no text in it");
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt", 1),
+                      (folder / "a.txt").string() +
+                          " is in the way: it exists and is no token file; choose another name or remove it");
+    make_hdf5(folder / "other.h5", [](hdf5::File& file) { file.create_group("model"); });
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "other.h5", 1),
+                      Contains("is in the way: it is an HDF5 file but no token file"));
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt" / "x.h5", 1),
+                      Contains("cannot make this folder"));
+    write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", 2),
+                      Contains("bad.jsonl: line 2: text is missing"));
+    CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+        CHECK(entry.path().extension() != ".part");
+}
