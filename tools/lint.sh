@@ -24,7 +24,7 @@ check files tools/check_files.py
 check includes tools/check_includes.py
 check format format
 check headers tools/check_headers.py
-check clang-tidy tools/tidy.py build
+check clang-tidy tools/tidy.py build src
 if [ -n "$failed" ]; then
     echo "lint: failed:$failed" >&2
     exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy over the sources that a build folder compiles (tidy.py FOLDER [part of a path ...]), all cores.
+"""clang-tidy over the sources that a build folder compiles (tidy.py FOLDER [start of a path ...]), all cores.
 
 A file whose text, own headers, options and checks are unchanged since it was clean is not looked at again: its key is
 a file of FOLDER/tidy-clean. The compiler's options are cut down to those that clang 14 knows as well.
@@ -90,7 +90,7 @@ def main():
         path = Path(entry["file"]).resolve()
         if not path.is_relative_to(sources.ROOT) or path.is_relative_to(build) or not path.exists():
             continue
-        if wanted and not any(part in str(path) for part in wanted):
+        if wanted and not str(path.relative_to(sources.ROOT)).startswith(tuple(wanted)):
             continue
         arguments = options(entry["command"]) + extra
         work.append((path, arguments, clean / key_of(path, arguments, salt)))
