@@ -8,8 +8,6 @@ target_compile_options(coeus_options INTERFACE
     -Wno-restrict
     # designated initialisers leave the rest to the defaults on purpose
     -Wno-missing-field-initializers
-    # GCC 12 reports false positives of these two inside libstdc++ and fmt once sanitizers change inlining
-    $<$<BOOL:${COEUS_SANITIZE}>:-Wno-error=maybe-uninitialized -Wno-error=stringop-overflow>
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
     -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
@@ -18,7 +16,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
 if(COEUS_SANITIZE)
+    # GCC 12 reports false positives of the last two inside libstdc++ and fmt once sanitizers change inlining
     target_compile_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE} -fno-omit-frame-pointer
+        -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow
         -fno-sanitize-recover=all)
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
 endif()
