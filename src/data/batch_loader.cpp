@@ -6,7 +6,7 @@
 namespace coeus {
 
 BatchLoader::BatchLoader(const Sampler& sampler, const Options& options)
-    : sampler_(&sampler), options_(options), filled_(options.first_step), taken_(options.first_step - 1) {
+    : sampler_(&sampler), options_(options) {
     const size_t tokens =
         size_t(samples_of(0, options.global_batch, options.rank, options.ranks).count * sampler.seq_len());
     for (Buffer& buffer : buffers_) {
@@ -28,7 +28,7 @@ BatchLoader::~BatchLoader() {
 
 void BatchLoader::run() {
     try {
-        for (int64_t step = options_.first_step;; ++step) {
+        for (int64_t step = 0;; ++step) {
             std::unique_lock lock(mutex_);
             // step - 2 used this buffer: a later one must have been asked for
             changed_.wait(lock, [&] { return stop_ || step - 2 < taken_; });
@@ -54,8 +54,8 @@ void BatchLoader::fill(int64_t step, Buffer& buffer) {
         const auto part = [&](std::vector<int32_t>& all) {
             return std::span(all).subspan(size_t(row) * length, length);
         };
-        buffer.valid_tokens += sampler_->sample(first + row, part(buffer.tokens), part(buffer.labels),
-                                                part(buffer.document_start));
+        buffer.valid_tokens += sampler_->sample(options_.first_sample + first + row, part(buffer.tokens),
+                                                part(buffer.labels), part(buffer.document_start));
     }
 }
 
@@ -69,7 +69,7 @@ StepBatch BatchLoader::next() {
     if (filled_ <= step) std::rethrow_exception(error_);
     const Buffer& buffer = buffers_[size_t(step % 2)];
     const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
-    return {step,
+    return {options_.first_sample + step * options_.global_batch,
             rows,
             sampler_->seq_len(),
             buffer.tokens,

@@ -51,7 +51,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     apply(cpu_);
     on_first_rank(mesh_.world(), [&] { folder_.write_deck(config_); });
     if (first_rank()) {
+        log::info("Job: {}", config_.job.description);
         for (const std::string& notice : notices_) log::info("{}", notice);
+        if (config_.job.print_config) log::info("The effective deck:\n{}", deck_text(config_));
         log::info("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(), cpu_vector_level(),
                   MpiRuntime::library_version(), cpu_.threads, cpu_.threads == 1 ? "thread" : "threads",
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
@@ -82,6 +84,7 @@ void Trainer::load() {
     }
     if (loaded) {
         step_ = loaded->train.step;
+        sample_ = loaded->train.sample;
         tokens_seen_ = loaded->train.tokens_seen;
         if (loaded->train.seed != config_.debug.seed)
             throw ConfigError(
@@ -115,7 +118,7 @@ void Trainer::run() {
     BatchLoader loader(data_.training(), {.global_batch = global_batch_,
                                           .rank = mesh_.rank(dp),
                                           .ranks = mesh_.size(dp),
-                                          .first_step = step_});
+                                          .first_sample = sample_});
     if (first_rank()) log::info("Training starts at step {} of {}", step_ + 1, steps);
     while (step_ < steps) {
         const Timer timer;
@@ -137,8 +140,7 @@ void Trainer::train_step(const StepBatch& batch) {
             "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
             "/loss_mask of "
             "the training data",
-            step_ + 1, batch.step * batch.num_samples * mesh_.size(dp),
-            (batch.step + 1) * batch.num_samples * mesh_.size(dp) - 1);
+            step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     engine_.begin_step(step_ + 1, config_.optimizer.lr * schedule_.factor(step_), valid_tokens);
     const int64_t sequences = engine_.options().training.sequences;
     for (int64_t first = 0; first < batch.num_samples; first += sequences)
@@ -149,6 +151,7 @@ void Trainer::train_step(const StepBatch& batch) {
                                 : -std::numeric_limits<double>::infinity();
     loss_max_ = mesh_[dp].all_reduce(own_mean, Reduce::max);
     if (!engine_.update(mesh_[dp])) stop_not_finite();
+    sample_ += global_batch_;
     tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
 }
 
@@ -197,7 +200,7 @@ TrainRecord Trainer::record() const {
     return {.step = step_,
             .tokens_seen = tokens_seen_,
             .seed = config_.debug.seed,
-            .sample = step_ * global_batch_,
+            .sample = sample_,
             .deck = deck_text(config_),
             .version = version(),
             .model = describe_model(model_)};

@@ -17,7 +17,7 @@ namespace coeus {
 
 /// This rank's samples of one step, row by row: arrays of [samples, seq_len]. Micro-batches are runs of rows.
 struct StepBatch {
-    int64_t step = 0;
+    int64_t first_sample = 0;  ///< of the step, over all ranks
     int64_t num_samples = 0, seq_len = 0;
     std::span<const int32_t> tokens, labels;  ///< labels: ignore_label where one does not count
     std::span<const int32_t>
@@ -31,7 +31,8 @@ public:
     struct Options {
         int64_t global_batch = 1;
         int64_t rank = 0, ranks = 1;  ///< of the data-parallel axes
-        int64_t first_step = 0;       ///< counted from 0: samples [step G, (step + 1) G)
+        int64_t first_sample =
+            0;  ///< of the data stream: step k has samples [first + k G, first + (k + 1) G)
     };
 
     /// The sampler must outlive it. Starts at once with the first step.

@@ -58,6 +58,7 @@ private:
     double loss_max_ = 0;       ///< of the last step, over the data ranks
     int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks
     int64_t step_ = 0;          ///< optimizer steps taken
+    int64_t sample_ = 0;        ///< number of the next sample of the data stream
     int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
 };
 

@@ -10,18 +10,18 @@
 using namespace coeus;
 using namespace coeus::test;
 
-TEST_CASE("batch loader: the samples of each step, from any step, on any rank") {
+TEST_CASE("batch loader: the samples of each step, from any sample, on any rank") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 4 * 23, {9, 30}, std::vector<uint8_t>(4 * 23, 1)));
     const Sampler sampler(file, {.seq_len = 3, .seed = 3, .shuffle = true});
-    for (const int64_t first_step : {0, 1, 40}) {
+    for (const int64_t first_sample : {0, 1, 40}) {
         for (int64_t rank = 0; rank < 2; ++rank) {
             BatchLoader loader(sampler,
-                               {.global_batch = 4, .rank = rank, .ranks = 2, .first_step = first_step});
+                               {.global_batch = 4, .rank = rank, .ranks = 2, .first_sample = first_sample});
             const int32_t* buffers[2] = {};
-            for (int64_t step = first_step; step < first_step + 9; ++step) {
+            for (int64_t step = 0; step < 9; ++step) {
                 const StepBatch batch = loader.next();
-                CHECK(batch.step == step);
+                CHECK(batch.first_sample == first_sample + step * 4);
                 CHECK(batch.num_samples == 2);
                 CHECK(batch.seq_len == 3);
                 CHECK(batch.valid_tokens == 6);
@@ -29,7 +29,7 @@ TEST_CASE("batch loader: the samples of each step, from any step, on any rank") 
                 REQUIRE(batch.tokens.size() == 6);
                 for (int64_t row = 0; row < 2; ++row) {
                     std::vector<int32_t> inputs(3), labels(3), start(3);
-                    sampler.sample(step * 4 + rank * 2 + row, inputs, labels, start);
+                    sampler.sample(first_sample + step * 4 + rank * 2 + row, inputs, labels, start);
                     const auto same = [&](std::span<const int32_t> all,
                                           const std::vector<int32_t>& expected) {
                         return std::equal(expected.begin(), expected.end(), all.begin() + row * 3);
@@ -64,7 +64,7 @@ TEST_CASE("batch loader: what fails on its thread is thrown by next") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 30));
     const Sampler sampler(file, {.seq_len = 2});
-    BatchLoader loader(sampler, {.global_batch = 1, .first_step = -3});
+    BatchLoader loader(sampler, {.global_batch = 1, .first_sample = -3});
     CHECK_THROWS_AS(loader.next(), LogicError);
     CHECK_THROWS_AS(loader.next(), LogicError);
     CHECK_THROWS_AS(BatchLoader(sampler, {.global_batch = 3, .rank = 0, .ranks = 2}), LogicError);
