@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/tiny_run.hpp"
+
+#include "coeus/base/random.hpp"
+#include "coeus/file/hdf5.hpp"
+#include "coeus/file/json.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <fstream>
+#include <set>
+
+namespace coeus::test {
+
+namespace fs = std::filesystem;
+
+void write_token_file(const fs::path& path, const TokenData& data) {
+    hdf5::File file = hdf5::File::create(path.string());
+    const auto write = [&]<class T>(const char* name, const std::vector<T>& values) {
+        if (!values.empty())
+            file.create_dataset(name, hdf5::type_of<T>(), {int64_t(values.size())})
+                .write(std::span<const T>(values));
+    };
+    write("tokens", data.tokens);
+    write("documents", data.documents);
+    write("loss_mask", data.loss_mask);
+    file.close();
+}
+
+std::vector<uint16_t> learnable_tokens(int64_t count, int vocab) {
+    const RandomStream random(7, "tokens");
+    std::vector<uint16_t> tokens = {0};
+    while (int64_t(tokens.size()) < count) {
+        const auto i = tokens.size();
+        const bool follows = random.uniform(2 * i) < 0.7;
+        tokens.push_back(follows ? uint16_t((3 * tokens.back() + 1) % vocab)
+                                 : uint16_t(random.uniform(2 * i + 1) * vocab));
+    }
+    return tokens;
+}
+
+Arguments tiny_run(const fs::path& dump_folder, const fs::path& data, const Arguments& more) {
+    Arguments all = {"train",
+                     "--job.dump_folder=" + dump_folder.string(),
+                     "--training.dataset_path=" + data.string(),
+                     "--model.dim=32",
+                     "--model.n_layers=2",
+                     "--model.n_heads=4",
+                     "--model.n_kv_heads=2",
+                     "--model.ffn_hidden=48",
+                     "--model.vocab_size=64",
+                     "--training.seq_len=16",
+                     "--training.local_batch_size=4",
+                     "--training.steps=6",
+                     "--training.threads=1",
+                     "--training.mixed_precision_param=float32",
+                     "--optimizer.lr=1e-2",
+                     "--lr_scheduler.warmup_steps=2",
+                     "--metrics.log_freq=1"};
+    return all + more;
+}
+
+Outcome train_tiny(const fs::path& dump_folder, const fs::path& data, const Arguments& more, int ranks) {
+    Outcome outcome = run_coeus(tiny_run(dump_folder, data, more), ranks);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    return outcome;
+}
+
+std::vector<double> MetricLines::losses() const {
+    std::vector<double> all;
+    for (const StepLine& line : steps) all.push_back(line.loss);
+    return all;
+}
+
+MetricLines read_metrics(const fs::path& dump_folder) {
+    MetricLines lines;
+    std::ifstream in(dump_folder / "metrics.jsonl");
+    for (std::string text; std::getline(in, text);) {
+        const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
+        const JsonView line = document.root();
+        if (line.contains("validation_loss"))
+            lines.validations.push_back({.step = line.integer("step"),
+                                         .loss = line.number("validation_loss"),
+                                         .tokens = line.integer("validation_tokens")});
+        else
+            lines.steps.push_back({.step = line.integer("step"),
+                                   .loss = line.number("loss"),
+                                   .loss_max = line.number("loss_max"),
+                                   .grad_norm = line.number("grad_norm"),
+                                   .lr = line.number("lr"),
+                                   .tokens_seen = line.integer("tokens_seen"),
+                                   .memory_gib = line.number("memory_gib")});
+    }
+    return lines;
+}
+
+namespace {
+
+std::vector<std::byte> bytes_of(const hdf5::Dataset& array) {
+    std::vector<std::byte> bytes(size_t(array.shape().count() * hdf5::size_of(array.type())));
+    array.read_elements(bytes.data(), array.type(), 0, array.shape().count());
+    return bytes;
+}
+
+}  // namespace
+
+std::vector<std::string> differing_arrays(const fs::path& path_a, const fs::path& path_b) {
+    const hdf5::File a = hdf5::File::open(path_a.string()), b = hdf5::File::open(path_b.string());
+    std::set<std::string> paths;
+    for (const hdf5::File* file : {&a, &b})
+        for (const std::string& path : file->dataset_paths()) paths.insert(path);
+    std::vector<std::string> differing;
+    for (const std::string& path : paths) {
+        bool same = a.has(path) && b.has(path);
+        if (same) {
+            const hdf5::Dataset in_a = a.dataset(path), in_b = b.dataset(path);
+            same = in_a.type() == in_b.type() && in_a.shape() == in_b.shape() &&
+                   bytes_of(in_a) == bytes_of(in_b);
+        }
+        if (!same) differing.push_back(path);
+    }
+    return differing;
+}
+
+int count_of(const std::string& text, const std::string& in) {
+    int count = 0;
+    for (size_t at = in.find(text); at != std::string::npos; at = in.find(text, at + 1)) ++count;
+    return count;
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run of a tiny model, started as a user would start it, and what it wrote: for the tests of the
+// built program.
+#pragma once
+
+#include "support/support.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+using Arguments = std::vector<std::string>;
+inline Arguments operator+(Arguments a, const Arguments& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+inline std::string steps(int64_t count) {
+    return fmt::format("--training.steps={}", count);
+}
+/// Of a dump folder.
+inline std::string checkpoint_of(int64_t step) {
+    return fmt::format("checkpoint/step-{:08}.h5", step);
+}
+
+/// What a token file holds; empty: the array is absent.
+struct TokenData {
+    std::vector<uint16_t> tokens;
+    std::vector<uint64_t> documents;
+    std::vector<uint8_t> loss_mask;
+};
+void write_token_file(const std::filesystem::path& file, const TokenData& data);
+/// Ids below `vocab` of which some follow others more often, so that there is something to learn.
+std::vector<uint16_t> learnable_tokens(int64_t count, int vocab = 64);
+
+/// Arguments of `coeus train`: 2 layers of width 32 with 4 heads (2 for keys and values), vocabulary 64, one
+/// thread, 6 steps of 4 sequences of 16 tokens, each step logged, float32 throughout. What `more` says
+/// counts.
+Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
+                   const Arguments& more = {});
+/// Runs it and expects it to end well.
+Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
+                   const Arguments& more = {}, int ranks = 0);
+
+/// Lines of metrics.jsonl.
+struct StepLine {
+    int64_t step = 0;
+    double loss = 0, loss_max = 0, grad_norm = 0, lr = 0;
+    int64_t tokens_seen = 0;
+    double memory_gib = 0;
+};
+struct ValidationLine {
+    int64_t step = 0;
+    double loss = 0;
+    int64_t tokens = 0;
+};
+struct MetricLines {
+    std::vector<StepLine> steps;
+    std::vector<ValidationLine> validations;
+    std::vector<double> losses() const;
+};
+MetricLines read_metrics(const std::filesystem::path& dump_folder);
+
+/// Paths of the arrays of two HDF5 files that are not the same in both: name, type, shape and every byte.
+std::vector<std::string> differing_arrays(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// How often a text stands in another.
+int count_of(const std::string& text, const std::string& in);
+
+}  // namespace coeus::test
