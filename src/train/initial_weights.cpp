@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/initial_weights.hpp"
 
-#include "coeus/io/checkpoint.hpp"
+#include "coeus/train/pretrained.hpp"
 
 namespace coeus {
 
 std::string load_initial_weights(const Config& config, Decoder& decoder, const Communicator& data_ranks) {
-    const std::string& path = config.checkpoint.initial_load_path;
+    const Config::Checkpoint& options = config.checkpoint;
+    const std::string path = options.initial_load_in_hf && options.initial_load_path.empty()
+                                 ? config.model.hf_assets_path
+                                 : options.initial_load_path;
     if (path.empty()) return "";
-    load_checkpoint(path, checkpoint_tensors(decoder.parameters(), data_ranks, false), data_ranks);
-    return path;
+    const Pretrained source(path);
+    source.load(decoder.parameters(), data_ranks);
+    return source.path();
 }
 
 }  // namespace coeus

@@ -2,6 +2,7 @@
 #include "coeus/train/model_setup.hpp"
 
 #include "coeus/file/json.hpp"
+#include "coeus/io/hub.hpp"
 
 namespace coeus {
 
@@ -58,11 +59,50 @@ void apply_overrides(const Config::Model& deck, DecoderConfig& model) {
     model.norm_type = norm_type_of(deck.norm_type);
 }
 
+// The newest family of an architecture: Llama 2 and 3 share theirs, and differ only in numbers that
+// config.json has.
+const ModelFamily& family_of_architecture(const std::string& architecture) {
+    const ModelFamily* found = nullptr;
+    for (const ModelFamily& family : model_families())
+        if (family.hub_architecture == architecture) found = &family;
+    require(found != nullptr, "read_hub_config accepts known architectures only");
+    return *found;
+}
+
 }  // namespace
+
+DecoderConfig model_from_hub(const std::string& folder) {
+    std::vector<std::string> architectures;
+    for (const ModelFamily& family : model_families()) architectures.push_back(family.hub_architecture);
+    const HubConfig hub = read_hub_config(folder, architectures);
+    DecoderConfig model{.family = family_of_architecture(hub.architecture).name,
+                        .flavor = "hf",
+                        .dim = hub.hidden_size,
+                        .layers = hub.layers,
+                        .heads = hub.heads,
+                        .kv_heads = hub.kv_heads,
+                        .head_dim = hub.head_dim,
+                        .ffn_hidden = hub.intermediate_size,
+                        .vocab = hub.vocab_size,
+                        .rope_theta = hub.rope_theta,
+                        .rope_scaling = {},
+                        .norm_eps = hub.rms_norm_eps,
+                        .tied = hub.tied,
+                        .max_seq_len = hub.max_positions};
+    if (const auto& scaling = hub.rope_scaling)
+        model.rope_scaling = RopeScaling{.factor = scaling->factor,
+                                         .low_frequency = scaling->low_freq_factor,
+                                         .high_frequency = scaling->high_freq_factor,
+                                         .original_positions = scaling->original_positions};
+    model.validate();
+    return model;
+}
 
 DecoderConfig model_from_deck(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
-    DecoderConfig model = find_flavor(family, config.model.flavor);
+    DecoderConfig model = config.model.flavor == "hf" ? model_from_hub(config.model.hf_assets_path)
+                                                      : find_flavor(family, config.model.flavor);
+    model.family = family.name;
     apply_overrides(config.model, model);
     model.validate();
     const int64_t seq_len = config.training.seq_len;

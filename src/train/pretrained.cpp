@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/pretrained.hpp"
 
+#include "coeus/comm/together.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/io/hub.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/model_setup.hpp"
 
@@ -29,9 +31,31 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
     return nullptr;
 }
 
+std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    std::vector<HubTensor> tensors;
+    for (const Storage& storage : parameters.storages()) {
+        for (const Param& param : storage.params()) {
+            const HubName hub = family.hub_name(param.name, model);
+            tensors.push_back({.name = hub.name,
+                               .shape = param.shape,
+                               .local = storage.rows_of(param, storage.master),
+                               .rotated_heads = hub.rotated_heads});
+        }
+    }
+    return tensors;
+}
+
 }  // namespace
 
-Pretrained::Pretrained(const fs::path& path) : path_(weights_file(path)) {
+Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
+    if (is_hub_) {
+        path_ = tokenizer_folder_ = path.string();
+        model_ = model_from_hub(path_);
+        trained_seq_len_ = std::min<int64_t>(2048, model_.max_seq_len);
+        return;
+    }
+    path_ = weights_file(path);
     const TrainRecord record = read_checkpoint_header(path_).train;
     model_ = model_from_description(record.model, path_);
     const std::vector<TomlEntry> deck = parse_toml(record.deck, path_ + " (deck)");
@@ -44,7 +68,10 @@ Pretrained::Pretrained(const fs::path& path) : path_(weights_file(path)) {
 }
 
 void Pretrained::load(const Parameters& parameters, const Communicator& ranks) const {
-    load_checkpoint(path_, checkpoint_tensors(parameters, ranks, false), ranks);
+    if (is_hub_)
+        together(ranks, [&] { load_hub_weights(path_, hub_tensors(parameters, model_)); });
+    else
+        load_checkpoint(path_, checkpoint_tensors(parameters, ranks, false), ranks);
 }
 
 }  // namespace coeus

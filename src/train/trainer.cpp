@@ -74,27 +74,17 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
 
 void Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
+    const Config::Checkpoint& options = config_.checkpoint;
+    const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp], true); };
     std::optional<Checkpoint::Loaded> loaded;
-    if (config_.checkpoint.enable) {
-        const auto tensors = checkpoint_tensors(parameters, mesh_[dp], true);
-        if (config_.checkpoint.load_step >= 0)
-            loaded = checkpoint_.load_step(config_.checkpoint.load_step, tensors);
-        else
-            loaded = checkpoint_.load_newest(tensors);
-    }
+    if (options.enable)
+        loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
+                                        : checkpoint_.load_newest(full_state());
+    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only)
+        loaded = {options.initial_load_path,
+                  load_checkpoint(options.initial_load_path, full_state(), mesh_[dp])};
     if (loaded) {
-        step_ = loaded->train.step;
-        sample_ = loaded->train.sample;
-        tokens_seen_ = loaded->train.tokens_seen;
-        if (loaded->train.seed != config_.debug.seed)
-            throw ConfigError(
-                "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to "
-                "{}, or "
-                "start in another job.dump_folder",
-                config_.debug.seed, loaded->path, loaded->train.seed, loaded->train.seed);
-        if (first_rank())
-            log::info("Resuming from {}: step {}, {} tokens seen", loaded->path, step_,
-                      with_commas(tokens_seen_));
+        resume(*loaded);
     } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_[dp]);
                !source.empty()) {
         if (first_rank()) log::info("Starting from the weights of {}", source);
@@ -103,6 +93,20 @@ void Trainer::load() {
         if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
     }
     parameters.refresh_compute(engine_.exec(), cpu_kernels());
+}
+
+void Trainer::resume(const Checkpoint::Loaded& loaded) {
+    if (loaded.train.seed != config_.debug.seed)
+        throw ConfigError(
+            "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
+            "or start in "
+            "another job.dump_folder",
+            config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
+    step_ = loaded.train.step;
+    sample_ = loaded.train.sample;
+    tokens_seen_ = loaded.train.tokens_seen;
+    if (first_rank())
+        log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));
 }
 
 void Trainer::run() {

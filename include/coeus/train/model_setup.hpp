@@ -11,6 +11,10 @@ namespace coeus {
 /// DecoderConfig::validate() say.
 DecoderConfig model_from_deck(const Config& config);
 
+/// The shapes of config.json in a Hugging Face folder. ConfigError where it is damaged or of a model not
+/// built yet.
+DecoderConfig model_from_hub(const std::string& folder);
+
 /// The description a checkpoint carries: JSON with every field.
 std::string describe_model(const DecoderConfig& model);
 /// Reads it back; `source` names the file in errors.

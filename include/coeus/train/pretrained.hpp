@@ -29,7 +29,7 @@ public:
 
 private:
     std::string path_, tokenizer_folder_;
-    bool hugging_face_ = false;
+    bool is_hub_ = false;  // a Hugging Face folder, not a checkpoint
     DecoderConfig model_;
     int64_t trained_seq_len_ = 0;
 };

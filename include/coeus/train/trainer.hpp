@@ -32,6 +32,7 @@ public:
 
 private:
     void load();
+    void resume(const Checkpoint::Loaded& loaded);
     void train_step(const StepBatch& batch);
     void report(const StepBatch& batch);
     void save();
