@@ -14,6 +14,8 @@ namespace coeus {
 /// linear in original/l.
 struct RopeScaling {
     double factor = 8, low_frequency = 1, high_frequency = 4, original_positions = 8192;
+
+    bool operator==(const RopeScaling&) const = default;
 };
 
 /// f_j = theta^(-2j/head_dim), scaled; head_dim/2 frequencies, in double.

@@ -31,6 +31,8 @@ struct DecoderConfig {
     /// Of forward and backward: 6 (N - N_embedding) + 6 L H 2d S; a tied table does its work as the output,
     /// so that N is not reduced. Causality and recomputation are not counted (torchtitan's rule).
     double flops_per_token(int64_t seq_len) const;
+
+    bool operator==(const DecoderConfig&) const = default;
 };
 
 /// FFN width of Llama: round_up(multiplier * int(8 dim / 3), multiple_of).
