@@ -177,9 +177,9 @@ std::string Checkpoint::write(const std::string& name, const TrainRecord& train,
             if (!all.empty()) standing = all.back().path;
         }
         standing = broadcast_text(ranks_, standing);
-        throw SystemError(fmt::format("{} is not saved: {}; {}", path, error.what(),
-                                      standing.empty() ? "there is no earlier checkpoint"
-                                                       : "the newest good checkpoint is " + standing));
+        throw CollectiveError(fmt::format("{} is not saved: {}; {}", path, error.what(),
+                                          standing.empty() ? "there is no earlier checkpoint"
+                                                           : "the newest good checkpoint is " + standing));
     }
     return path;
 }

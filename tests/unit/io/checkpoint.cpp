@@ -356,6 +356,34 @@ TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") 
     CHECK(verify_checkpoint(good).empty());
 }
 
+TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    State state(Dtype::f32);
+    state.add("model/wide.weight", Dtype::f32, {700, 1000}, 0);
+    for (int64_t round = 0; round < 5; ++round) {
+        const int64_t first = 10 * round;
+        const pid_t child = fork();
+        if (child == 0) {
+            for (int64_t step = first;; ++step)
+                Checkpoint(folder.path(), 3, self).save(record(step), state.tensors);
+        }
+        // killed while it writes the file after the first one that is seen
+        while (list_checkpoints(folder.path()).empty() || list_checkpoints(folder.path()).back().step < first)
+            ;
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        const auto files = list_checkpoints(folder.path());
+        CHECK_FALSE(files.empty());
+        for (const StepFile& file : files) CHECK(verify_checkpoint(file.path).empty());
+        CHECK(Checkpoint(folder.path(), 3, self).load_newest(state.tensors)->path == files.back().path);
+    }
+    // what the killed runs left is removed by the next save
+    test::write_file(folder / "step-00000077.h5.part", "half");
+    Checkpoint(folder.path(), 1, self).save(record(99), state.tensors);
+    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000099.h5"});
+}
+
 TEST_CASE("checkpoint: places that cannot be written", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
