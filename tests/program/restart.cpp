@@ -63,3 +63,131 @@ TEST_CASE("A run that is stopped and resumed has the bits of one that is not") {
         CHECK_FALSE(differing_arrays(parts / checkpoint_of(5), parts / checkpoint_of(7)).empty());
     }
 }
+
+TEST_CASE("A run continues on another number of ranks") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more =
+        saving + Arguments{"--training.dtype=float64", "--training.local_batch_size=1",
+                           "--training.global_batch_size=4", "--validation.enable", "--validation.freq=2"};
+    train_tiny(folder / "one", data, more + Arguments{steps(7)});
+    train_tiny(folder / "moving", data, more + Arguments{steps(2)}, 4);
+    train_tiny(folder / "moving", data, more + Arguments{steps(4)}, 1);
+    train_tiny(folder / "moving", data, more + Arguments{steps(7)}, 2);
+    const MetricLines one = read_metrics(folder / "one"), moving = read_metrics(folder / "moving");
+    REQUIRE(moving.steps.size() == 7);
+    REQUIRE(moving.validations.size() == 4);
+    for (size_t i = 0; i < 7; ++i) {
+        CAPTURE(i);
+        CHECK(relatively_close(moving.steps[i].loss, one.steps[i].loss, 1e-11));
+        CHECK(relatively_close(moving.steps[i].grad_norm, one.steps[i].grad_norm, 1e-9));
+        CHECK(moving.steps[i].lr == one.steps[i].lr);
+        CHECK(moving.steps[i].tokens_seen == one.steps[i].tokens_seen);
+    }
+    for (size_t i = 0; i < 4; ++i)
+        CHECK(relatively_close(moving.validations[i].loss, one.validations[i].loss, 1e-11));
+}
+
+TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
+    // With weights that stay, the loss of a step of one sequence tells which sample it was.
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--optimizer.lr=0", "--training.dtype=float64", "--training.local_batch_size=1",
+                            "--checkpoint.enable", "--training.shuffle"};
+    train_tiny(folder / "one", data, more + Arguments{steps(40)});
+    train_tiny(folder / "moving", data, more + Arguments{steps(5)}, 3);  // samples 0 to 14
+    train_tiny(folder / "moving", data,
+               more + Arguments{steps(12), "--training.local_batch_size=2"});  // to 28
+    train_tiny(folder / "moving", data, more + Arguments{steps(20)});
+    const std::vector<double> sample = read_metrics(folder / "one").losses();
+    const std::vector<double> found = read_metrics(folder / "moving").losses();
+    REQUIRE(found.size() == 20);
+    for (size_t i = 0; i < 5; ++i)
+        CHECK(relatively_close(found[i], (sample[3 * i] + sample[3 * i + 1] + sample[3 * i + 2]) / 3, 1e-12));
+    for (size_t i = 5; i < 12; ++i)
+        CHECK(relatively_close(found[i], (sample[5 + 2 * i] + sample[6 + 2 * i]) / 2, 1e-12));
+    for (size_t i = 12; i < 20; ++i) CHECK(relatively_close(found[i], sample[17 + i], 1e-12));
+    CHECK(read_metrics(folder / "moving").steps.back().tokens_seen == 37 * 16);
+}
+
+TEST_CASE("A finished run says so and leaves everything as it is") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), out = folder / "out";
+    train_tiny(out, data, saving + Arguments{steps(3)});
+    const std::string metrics = read_file(out / "metrics.jsonl"), state = read_file(out / checkpoint_of(3));
+    const Outcome again = train_tiny(out, data, saving + Arguments{steps(3)}, 2);
+    CHECK(count_of("already at step 3 of training.steps = 3", again.output) == 1);
+    CHECK(count_of(" loss: ", again.output) == 0);
+    const Outcome fewer = train_tiny(out, data, saving + Arguments{steps(2)});
+    CHECK(count_of("already at step 3 of training.steps = 2", fewer.output) == 1);
+    CHECK(read_file(out / "metrics.jsonl") == metrics);
+    CHECK(read_file(out / checkpoint_of(3)) == state);
+    // without checkpoints every run is a new one
+    const Outcome fresh = train_tiny(out, data, {steps(2)});
+    CHECK(count_of("already at step", fresh.output) == 0);
+    CHECK(read_metrics(out).steps.size() == 2);
+}
+
+TEST_CASE("After a resume each step stands in metrics.jsonl once") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), out = folder / "out";
+    const Arguments more = saving + Arguments{"--validation.enable", "--validation.freq=2"};
+    train_tiny(folder / "whole", data, more + Arguments{steps(7)});
+    // as if killed in step 6, while it wrote a line
+    train_tiny(out, data, more + Arguments{"--checkpoint.interval=3", steps(5)});
+    fs::remove(out / checkpoint_of(5));
+    write_file(out / "metrics.jsonl", read_file(out / "metrics.jsonl") + "{\"step\":6,\"loss\":3.4");
+    const Outcome resumed = train_tiny(out, data, more + Arguments{steps(7)});
+    CHECK_THAT(resumed.output, Contains("Resuming from") && Contains("step 3, 192 tokens seen"));
+    const MetricLines whole = read_metrics(folder / "whole"), parts = read_metrics(out);
+    CHECK(parts.losses() == whole.losses());
+    REQUIRE(parts.validations.size() == whole.validations.size());
+    for (size_t i = 0; i < whole.validations.size(); ++i) {
+        CHECK(parts.validations[i].step == whole.validations[i].step);
+        CHECK(parts.validations[i].loss == whole.validations[i].loss);
+    }
+    // from a chosen step
+    const Outcome chosen = train_tiny(out, data, more + Arguments{steps(7), "--checkpoint.load_step=3"});
+    CHECK_THAT(chosen.output, Contains("step 3, 192 tokens seen"));
+    CHECK(read_metrics(out).losses() == whole.losses());
+}
+
+TEST_CASE("A checkpoint of another run can be a start") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    train_tiny(folder / "first", data,
+               {"--checkpoint.enable", steps(3), "--checkpoint.export_dtype=bfloat16"});
+    const auto first_loss = [&](const std::string& name, const std::string& source, const Arguments& more) {
+        const Outcome run = train_tiny(
+            folder / name, data,
+            more + Arguments{"--training.dataset_path=" + data.string(),
+                             "--checkpoint.initial_load_path=" + (folder / "first" / source).string()});
+        CHECK(count_of("Starting from the weights of ", run.output) == 1);
+        return read_metrics(folder / name).steps.at(0);
+    };
+    // the samples start anew, so that step 1 sees other data: compare with a run that starts there anyway
+    const StepLine full = first_loss("full", checkpoint_of(3), {steps(1)});
+    const StepLine on_two = [&] {
+        const Outcome run = train_tiny(
+            folder / "two", data,
+            {steps(1), "--checkpoint.initial_load_path=" + (folder / "first" / checkpoint_of(3)).string(),
+             "--training.local_batch_size=2"},
+            2);
+        CHECK(count_of("Starting from the weights of ", run.output) == 1);
+        return read_metrics(folder / "two").steps.at(0);
+    }();
+    const StepLine rounded = first_loss("rounded", "checkpoint/model-00000003.h5", {steps(1)});
+    CHECK(full.step == 1);
+    CHECK(full.tokens_seen == 64);
+    const double untrained = read_metrics(folder / "first").losses()[0];
+    CHECK(full.loss < untrained - 0.1);
+    CHECK(relatively_close(on_two.loss, full.loss, 1e-6));
+    CHECK(rounded.loss != full.loss);
+    CHECK(relatively_close(rounded.loss, full.loss, 1e-2));
+    // where the run has a checkpoint of its own, that one counts
+    const Arguments both = {"--checkpoint.enable", "--checkpoint.initial_load_path=" +
+                                                       (folder / "first" / checkpoint_of(3)).string()};
+    train_tiny(folder / "own", data, both + Arguments{steps(2)});
+    const Outcome resumed = train_tiny(folder / "own", data, both + Arguments{steps(3)});
+    CHECK_THAT(resumed.output, Contains("Resuming from") && !Contains("Starting from the weights"));
+}
