@@ -17,7 +17,8 @@ namespace coeus::apps {
 namespace {
 
 Flags generate_flags() {
-    Flags flags("coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT [...]");
+    Flags flags("generate", "--checkpoint FILE-or-FOLDER [--prompt TEXT]", "",
+                "Writes text with a trained model, token by token.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "the text to go on from; may be empty")
         .add("tokenizer", "FOLDER", "", "default: the one the checkpoint's deck or the folder names")
@@ -36,8 +37,6 @@ Flags generate_flags() {
 int generate(const Arguments& arguments) {
     Flags flags = generate_flags();
     flags.parse(arguments);
-    if (!flags.positional().empty())
-        throw ConfigError("'{}' is not understood: give the text as --prompt TEXT", flags.positional()[0]);
     const Sampling sampling = {.temperature = flags.number("temperature", 0, 100),
                                .top_k = flags.integer("top_k", 0, INT32_MAX),
                                .top_p = flags.number("top_p", 1e-6, 1),

@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/train/flags.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -104,31 +105,24 @@ void show(const std::string& given, bool verified) {
                       file.names().empty() ? "nothing" : join(file.names(), ", "));
 }
 
+Flags info_flags() {
+    Flags flags("info", "FILE... [--verify]", "a checkpoint or token file",
+                "Says what a checkpoint or token file holds; of a folder, its newest checkpoint.");
+    flags.add_switch("verify",
+                     "also read everything: every checksum of a checkpoint, every id of a token file");
+    return flags;
+}
+
 }  // namespace
 
 void info_help() {
-    std::puts(
-        "coeus info FILE... [--verify]\n"
-        "\n"
-        "Says what a checkpoint or token file holds; of a folder, its newest checkpoint.\n"
-        "\n"
-        "  --verify  also reads everything: compares every checksum of a checkpoint, every id of a token\n"
-        "            file; exit code 2 where something is damaged");
+    info_flags().print_help();
 }
 
 int info(const Arguments& arguments) {
-    Arguments files;
-    bool verified = false;
-    for (const std::string& word : arguments) {
-        if (word == "--verify")
-            verified = true;
-        else if (word.starts_with("--"))
-            throw ConfigError("coeus info: unknown option {}; the only one is --verify", word);
-        else
-            files.push_back(word);
-    }
-    if (files.empty()) throw ConfigError("coeus info needs a checkpoint or token file");
-    for (const std::string& file : files) show(file, verified);
+    Flags flags = info_flags();
+    flags.parse(arguments);
+    for (const std::string& file : flags.words()) show(file, flags.given("verify"));
     return 0;
 }
 

@@ -4,34 +4,39 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
-#include "options.hpp"
+#include "coeus/train/flags.hpp"
 #include "tokenizer.hpp"
-
-#include <cstdio>
 
 namespace coeus::apps {
 
-void tokenize_help() {
-    std::puts(
-        "coeus tokenize INPUT... --tokenizer FOLDER --output FILE.h5 [--threads N]\n"
-        "\n"
+namespace {
+
+Flags tokenize_flags() {
+    Flags flags(
+        "tokenize", "INPUT... --tokenizer FOLDER --output FILE.h5", "a text file or folder",
         "Writes the tokens of all documents, each between BOS and EOS, into one HDF5 file that training "
         "reads:\n"
         "/tokens, /documents. INPUT: text files (one document each), JSON lines with a \"text\" field (one\n"
-        "document a line), folders of these. A file made of the same text and tokenizer is left as it is.\n"
-        "\n"
-        "  --tokenizer FOLDER  with tokenizer.json\n"
-        "  --output FILE.h5    where to write\n"
-        "  --threads N         default: all cores");
+        "document a line), folders of these. A file made of the same text and tokenizer is left as it is.");
+    flags.add("tokenizer", "FOLDER", "", "with tokenizer.json")
+        .add("output", "FILE.h5", "", "where to write")
+        .add("threads", "N", "0", "0: all cores");
+    return flags;
+}
+
+}  // namespace
+
+void tokenize_help() {
+    tokenize_flags().print_help();
 }
 
 int run_tokenize(const Arguments& arguments) {
-    const Options options("tokenize", arguments, {"tokenizer", "output", "threads"});
-    const std::string output = options.text("output"), folder = options.text("tokenizer");
-    const auto threads = int(options.integer("threads", 0, 1));
+    Flags flags = tokenize_flags();
+    flags.parse(arguments);
+    const std::string output = flags.required("output"), folder = flags.required("tokenizer");
+    const auto threads = int(flags.integer("threads", 0, 4096));
     const Timer timer;
-    const Arguments& inputs = options.words("a text file or folder");
-    const Corpus corpus({inputs.begin(), inputs.end()});
+    const Corpus corpus({flags.words().begin(), flags.words().end()});
     const Tokenizer tokenizer(folder);
     const Tokenized done = tokenize(corpus, tokenizer, output, threads);
     if (done.up_to_date)

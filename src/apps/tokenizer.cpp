@@ -5,32 +5,38 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/bpe_training.hpp"
-#include "options.hpp"
-
-#include <cstdio>
+#include "coeus/train/flags.hpp"
 
 namespace coeus::apps {
 
+namespace {
+
+Flags tokenizer_flags() {
+    Flags flags(
+        "tokenizer", "CORPUS... --output FOLDER [--vocab_size N]", "a text file or folder",
+        "Trains a byte-level BPE tokenizer and writes tokenizer.json and tokenizer_config.json, in the form "
+        "of\n"
+        "Hugging Face, into FOLDER. CORPUS: text files, JSON lines with a \"text\" field, folders of these.");
+    flags.add("output", "FOLDER", "", "where to write; made if absent")
+        .add("vocab_size", "N", "2048", "tokens in all, with the 256 bytes, BOS and EOS")
+        .add("threads", "N", "0", "0: all cores");
+    return flags;
+}
+
+}  // namespace
+
 void tokenizer_help() {
-    std::puts(
-        "coeus tokenizer CORPUS... --output FOLDER [--vocab_size 2048] [--threads N]\n"
-        "\n"
-        "Trains a byte-level BPE tokenizer and writes tokenizer.json and tokenizer_config.json, the form of\n"
-        "Hugging Face, into FOLDER. CORPUS: text files, JSON lines with a \"text\" field, folders of these.\n"
-        "\n"
-        "  --output FOLDER     where to write; made if absent\n"
-        "  --vocab_size N      tokens in all, with the 256 bytes, BOS and EOS (default 2048)\n"
-        "  --threads N         default: all cores");
+    tokenizer_flags().print_help();
 }
 
 int run_tokenizer(const Arguments& arguments) {
-    const Options options("tokenizer", arguments, {"output", "vocab_size", "threads"});
-    const std::string output = options.text("output");
-    const int64_t vocab_size = options.integer("vocab_size", 2048, 1);
-    const auto threads = int(options.integer("threads", 0, 1));
+    Flags flags = tokenizer_flags();
+    flags.parse(arguments);
+    const std::string output = flags.required("output");
+    const int64_t vocab_size = flags.integer("vocab_size", 1);
+    const auto threads = int(flags.integer("threads", 0, 4096));
     const Timer timer;
-    const Arguments& inputs = options.words("a text file or folder");
-    const Corpus corpus({inputs.begin(), inputs.end()});
+    const Corpus corpus({flags.words().begin(), flags.words().end()});
     const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);
     if (done.vocab_size < vocab_size)
         log::warn("the corpus gives only {} tokens: no pair of neighbours was left to merge",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the small commands (tokenizer, tokenize, generate, info): --name value or --name=value, and what
-// stands without a name. Boost.Program_options parses them; it stays in src/train/config.
+// Flags of the small commands (tokenizer, tokenize, generate, info): --name value or --name=value, and the
+// words that stand without a name. One list makes parsing, help and suggestions. Boost.Program_options
+// parses; it stays in src/train/config.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,8 +12,13 @@ namespace coeus {
 
 class Flags {
 public:
-    /// `usage`: "coeus tokenizer CORPUS... --output FOLDER [...]".
-    explicit Flags(std::string usage) : usage_(std::move(usage)) {}
+    /// `usage`: what follows "coeus COMMAND"; `words`: what stands without a name ("a text file or folder";
+    /// "": nothing may); `meaning`: some lines on what the command does.
+    Flags(std::string command, std::string usage, std::string words, std::string meaning)
+        : command_(std::move(command)),
+          usage_(std::move(usage)),
+          words_name_(std::move(words)),
+          meaning_(std::move(meaning)) {}
 
     /// A flag with a value; without a default ("") it may be absent.
     Flags& add(const std::string& name, const std::string& value_name, const std::string& default_value,
@@ -21,30 +26,33 @@ public:
     /// A flag without a value.
     Flags& add_switch(const std::string& name, const std::string& meaning);
 
-    /// ConfigError: an unknown flag (with the nearest known one), a value missing.
+    /// ConfigError: an unknown flag (with the nearest known one), one given twice, a value missing, words
+    /// where none are wanted or none where some are.
     void parse(const std::vector<std::string>& arguments);
-    /// Usage and one line a flag, to stdout.
+    /// Usage, meaning and a line for each flag, to stdout.
     void print_help() const;
 
-    const std::vector<std::string>& positional() const { return positional_; }
-    bool given(const std::string& name) const;
-    const std::string& text(const std::string& name) const;
+    const std::vector<std::string>& words() const { return words_; }
+    bool given(const std::string& name) const { return find(name).given; }
+    /// The value given, or the default.
+    const std::string& text(const std::string& name) const { return find(name).value; }
     /// ConfigError naming the flag where it was not given.
     const std::string& required(const std::string& name) const;
-    /// ConfigError naming flag, value and range where it is no number or outside [least, most].
-    int64_t integer(const std::string& name, int64_t least, int64_t most) const;
+    /// ConfigError naming flag, value and rule where it is no number or outside [least, most].
+    int64_t integer(const std::string& name, int64_t least, int64_t most = INT64_MAX) const;
     double number(const std::string& name, double least, double most) const;
 
 private:
     struct Flag {
         std::string name, value_name, default_value, meaning;
         bool is_switch;
+        std::string value;
+        bool given = false;
     };
     const Flag& find(const std::string& name) const;
-    std::string usage_;
+    std::string command_, usage_, words_name_, meaning_;
     std::vector<Flag> flags_;
-    std::map<std::string, std::string> values_;
-    std::vector<std::string> positional_;
+    std::vector<std::string> words_;
 };
 
 }  // namespace coeus

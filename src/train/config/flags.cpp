@@ -16,25 +16,27 @@ namespace {
 namespace po = boost::program_options;
 
 template <class Number>
-Number number_in_range(const std::string& flag, const std::string& text, Number least, Number most) {
-    Number value{};
+bool read_number(const std::string& text, Number& value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most))
-        throw ConfigError("--{} {}: must be {} from {} to {}", flag, text,
-                          std::is_integral_v<Number> ? "a whole number" : "a number", least, most);
-    return value;
+    return error == std::errc{} && end == text.data() + text.size();
+}
+
+// "unknown option '--x'" -> "x"
+std::string bare(std::string name) {
+    name.erase(0, name.find_first_not_of('-'));
+    return name;
 }
 
 }  // namespace
 
 Flags& Flags::add(const std::string& name, const std::string& value_name, const std::string& default_value,
                   const std::string& meaning) {
-    flags_.push_back({name, value_name, default_value, meaning, false});
+    flags_.push_back({name, value_name, default_value, meaning, false, default_value});
     return *this;
 }
 
 Flags& Flags::add_switch(const std::string& name, const std::string& meaning) {
-    flags_.push_back({name, "", "", meaning, true});
+    flags_.push_back({name, "", "", meaning, true, ""});
     return *this;
 }
 
@@ -56,28 +58,39 @@ void Flags::parse(const std::vector<std::string>& arguments) {
                 .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
                 .run();
         for (const po::option& option : parsed.options) {
-            if (option.string_key.empty())
-                positional_.push_back(option.original_tokens.at(0));
-            else
-                values_[option.string_key] = option.value.empty() ? "" : option.value.at(0);
+            if (option.string_key.empty()) {
+                words_.push_back(option.original_tokens.at(0));
+                continue;
+            }
+            for (Flag& flag : flags_) {
+                if (flag.name != option.string_key) continue;
+                if (flag.given) throw ConfigError("coeus {}: --{} is given twice", command_, flag.name);
+                flag.given = true;
+                if (!option.value.empty()) flag.value = option.value.at(0);
+            }
         }
     } catch (const po::unknown_option& error) {
-        std::string name = error.get_option_name();
-        name.erase(0, name.find_first_not_of('-'));
-        const std::string near = nearest_name(name, names);
-        throw ConfigError("unknown flag --{}{}; usage: {}", name,
-                          near.empty() ? "" : "; did you mean --" + near + "?", usage_);
+        const std::string name = bare(error.get_option_name()), near = nearest_name(name, names);
+        throw ConfigError("coeus {}: unknown option --{}{}; options: --{}", command_, name,
+                          near.empty() ? "" : ", did you mean --" + near + "?", join(names, ", --"));
+    } catch (const po::invalid_command_line_syntax& error) {
+        throw ConfigError("coeus {}: --{} needs a value", command_, bare(error.get_option_name()));
     } catch (const po::error& error) {
-        throw ConfigError("{}; usage: {}", error.what(), usage_);
+        throw ConfigError("coeus {}: {}", command_, error.what());
     }
+    if (words_name_.empty() && !words_.empty())
+        throw ConfigError("coeus {}: '{}' is not understood; see coeus help {}", command_, words_[0],
+                          command_);
+    if (!words_name_.empty() && words_.empty())
+        throw ConfigError("coeus {} needs {}; see coeus help {}", command_, words_name_, command_);
 }
 
 void Flags::print_help() const {
-    std::printf("usage: %s\n\n", usage_.c_str());
+    std::printf("usage: coeus %s %s\n\n%s\n\n", command_.c_str(), usage_.c_str(), meaning_.c_str());
     for (const Flag& flag : flags_) {
         const std::string left = "--" + flag.name + (flag.is_switch ? "" : " " + flag.value_name);
         const std::string right = flag.default_value.empty() ? "" : " (default " + flag.default_value + ")";
-        std::printf("  %-24s %s%s\n", left.c_str(), flag.meaning.c_str(), right.c_str());
+        std::printf("  %-20s %s%s\n", left.c_str(), flag.meaning.c_str(), right.c_str());
     }
 }
 
@@ -87,28 +100,25 @@ const Flags::Flag& Flags::find(const std::string& name) const {
     throw LogicError("no flag --" + name);
 }
 
-bool Flags::given(const std::string& name) const {
-    find(name);
-    return values_.contains(name);
-}
-
-const std::string& Flags::text(const std::string& name) const {
-    const Flag& flag = find(name);
-    const auto it = values_.find(name);
-    return it == values_.end() ? flag.default_value : it->second;
-}
-
 const std::string& Flags::required(const std::string& name) const {
-    if (!given(name) || text(name).empty()) throw ConfigError("--{} is missing; usage: {}", name, usage_);
-    return text(name);
+    const Flag& flag = find(name);
+    if (flag.value.empty())
+        throw ConfigError("coeus {} needs --{}; see coeus help {}", command_, name, command_);
+    return flag.value;
 }
 
 int64_t Flags::integer(const std::string& name, int64_t least, int64_t most) const {
-    return number_in_range<int64_t>(name, text(name), least, most);
+    int64_t value = 0;
+    if (read_number(text(name), value) && value >= least && value <= most) return value;
+    throw ConfigError("coeus {}: --{} must be a whole number of at least {}{}, is \"{}\"", command_, name,
+                      least, most == INT64_MAX ? "" : fmt::format(" and at most {}", most), text(name));
 }
 
 double Flags::number(const std::string& name, double least, double most) const {
-    return number_in_range<double>(name, text(name), least, most);
+    double value = 0;
+    if (read_number(text(name), value) && value >= least && value <= most) return value;
+    throw ConfigError("coeus {}: --{} must be a number from {} to {}, is \"{}\"", command_, name, least, most,
+                      text(name));
 }
 
 }  // namespace coeus
