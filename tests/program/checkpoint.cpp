@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints as a user meets them: other numbers of ranks, damage, a full disk, `coeus info`.
+#include "coeus/file/hdf5.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const Arguments saving = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
+                          "--training.global_batch_size=8"};
+
+fs::path write_data(const TemporaryFolder& folder) {
+    write_token_file(folder / "tokens.h5",
+                     {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
+    return folder / "tokens.h5";
+}
+
+/// Changes one bit of an array in a checkpoint.
+void damage(const fs::path& file) {
+    const int64_t at = *hdf5::File::open(file).dataset("optimizer/exp_avg/norm.weight").offset();
+    std::string bytes = read_file(file);
+    bytes[size_t(at)] = char(bytes[size_t(at)] ^ 1);
+    write_file(file, bytes);
+}
+
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("program: a run goes on with another number of ranks") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = saving + Arguments{"--training.dtype=float64", "--training.local_batch_size=2"};
+    train_tiny(folder / "whole", data, more, 1);
+    train_tiny(folder / "moved", data, more + Arguments{steps(2)}, 4);
+    train_tiny(folder / "moved", data, more + Arguments{steps(4)}, 1);
+    const Outcome last = train_tiny(folder / "moved", data, more, 2);
+    CHECK_THAT(last.output, Contains("Resuming from"));
+    const auto whole = read_metrics(folder / "whole").losses(),
+               moved = read_metrics(folder / "moved").losses();
+    REQUIRE(whole.size() == 6);
+    REQUIRE(moved.size() == 6);
+    for (size_t i = 0; i < 6; ++i) CHECK(relatively_close(moved[i], whole[i], 1e-12));
+    const Outcome again = train_tiny(folder / "moved", data, more, 2);
+    CHECK_THAT(again.output, Contains("already at step 6"));
+}
+
+TEST_CASE("program: damaged and foreign checkpoints") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), run = folder / "run";
+    train_tiny(run, data, saving + Arguments{steps(4)});
+    const fs::path newest = run / checkpoint_of(4);
+    SECTION("truncated") {
+        fs::resize_file(newest, fs::file_size(newest) / 2);
+        const Outcome resumed = train_tiny(run, data, saving);
+        CHECK_THAT(resumed.output, Contains("passed over: " + newest.string() + " is truncated"));
+        CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(2)));
+    }
+    SECTION("a flipped bit") {
+        damage(newest);
+        const Outcome resumed = train_tiny(run, data, saving, 2);
+        CHECK(count_of("passed over: " + newest.string() + " is damaged: rows", resumed.output) == 1);
+        CHECK_THAT(resumed.output, Contains(checkpoint_of(2)));
+    }
+    SECTION("all of them damaged") {
+        for (int64_t step : {2, 4}) write_file(run / checkpoint_of(step), "not a checkpoint");
+        const Outcome resumed = run_coeus(tiny_run(run, data, saving), 2);
+        CHECK(resumed.exit_code == 2);
+        CHECK_THAT(resumed.output, Contains("is sound") && Contains("step-00000002.h5 is not an HDF5 file"));
+        CHECK(count_of("move them away to start afresh", resumed.output) == 1);
+    }
+    SECTION("of another model") {
+        const Outcome resumed = run_coeus(tiny_run(run, data, saving + Arguments{"--model.ffn_hidden=64"}));
+        CHECK(resumed.exit_code == 2);
+        CHECK_THAT(resumed.output,
+                   Contains("is of another model: layers.0.feed_forward.w1.weight is [48, 32] in "
+                            "the file, [64, 32] in this model"));
+    }
+    SECTION("a token file as the start") {
+        const Outcome started = run_coeus(tiny_run(
+            folder / "new", data, saving + Arguments{"--checkpoint.initial_load_path=" + data.string()}));
+        CHECK(started.exit_code == 2);
+        CHECK_THAT(started.output, Contains("is an HDF5 file, but not a checkpoint of Coeus"));
+    }
+    SECTION("a step that is not there") {
+        const Outcome resumed =
+            run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.load_step=3"}));
+        CHECK(resumed.exit_code == 2);
+        CHECK_THAT(resumed.output, Contains("there is no checkpoint of step 3; there are: 2, 4"));
+    }
+}
+
+TEST_CASE("program: a full disk while saving") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), run = folder / "run";
+    train_tiny(run, data, saving + Arguments{steps(2)});
+    // a limit on the size of files stands in for the disk; logs and metrics stay below it, and Open MPI is
+    // told to do without its files of shared memory
+    std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash '" COEUS_PROGRAM "'";
+    for (const std::string& word : tiny_run(run, data, saving)) command += " '" + word + "'";
+    const Outcome full = run_shell(command);
+    INFO(full.output);
+    CHECK(full.exit_code == 3);
+    CHECK_THAT(full.output, Contains("step-00000004.h5 is not saved") && Contains("File too large") &&
+                                Contains("the newest good checkpoint is") && Contains(checkpoint_of(2)));
+    CHECK(files_in(run / "checkpoint") == std::vector<std::string>{"model-00000002.h5", "step-00000002.h5"});
+    const Outcome resumed = train_tiny(run, data, saving);
+    CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(2)));
+    CHECK(fs::exists(run / checkpoint_of(6)));
+}
+
+TEST_CASE("program: info") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), run = folder / "run";
+    SECTION("a checkpoint") {
+        train_tiny(run, data, saving + Arguments{steps(2), "--training.dtype=bfloat16"});
+        const std::string file = run / checkpoint_of(2);
+        const Outcome info = run_coeus({"info", file, "--verify"});
+        INFO(info.output);
+        CHECK(info.exit_code == 0);
+        CHECK_THAT(info.output, Contains("checkpoint of Coeus, weights and optimizer") &&
+                                    Contains("tokens seen") && Contains("256") &&
+                                    Contains("optimizer/exp_avg_sq/norm.weight") && Contains("bfloat16") &&
+                                    Contains("[48, 32]") && Contains("match their checksums"));
+        CHECK_THAT(run_coeus({"info", (run / "checkpoint").string()}).output,
+                   Contains("step-00000002.h5: checkpoint"));
+        damage(file);
+        const Outcome damaged = run_coeus({"info", "--verify", file});
+        CHECK(damaged.exit_code == 2);
+        CHECK_THAT(damaged.output, Contains("  damaged: rows 0 to") &&
+                                       Contains("is damaged: 1 of its blocks do not match their checksum"));
+        CHECK(run_coeus({"info", file}).exit_code == 0);
+    }
+    SECTION("a token file") {
+        const Outcome info = run_coeus({"info", data.string(), "--verify"});
+        CHECK(info.exit_code == 0);
+        CHECK_THAT(info.output, Contains("token file") && Contains("1,360 (uint16)") &&
+                                    Contains("documents") && Contains("the largest id is 63"));
+    }
+    SECTION("neither") {
+        const Outcome none = run_coeus({"info"});
+        CHECK(none.exit_code == 2);
+        CHECK_THAT(none.output, Contains("a checkpoint or token file"));
+        const Outcome option = run_coeus({"info", "--all"});
+        CHECK(option.exit_code == 2);
+        CHECK_THAT(option.output, Contains("unknown option --all; options: --verify"));
+        const Outcome absent = run_coeus({"info", (folder / "no.h5").string()});
+        CHECK(absent.exit_code == 2);
+        CHECK_THAT(absent.output, Contains("no.h5: there is no such file"));
+        write_file(folder / "text.h5", "hello");
+        CHECK_THAT(run_coeus({"info", (folder / "text.h5").string()}).output,
+                   Contains("is not an HDF5 file"));
+        const Outcome empty = run_coeus({"info", folder.path().string()});
+        CHECK(empty.exit_code == 2);
+        CHECK_THAT(empty.output, Contains("has no checkpoint"));
+    }
+}
