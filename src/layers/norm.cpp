@@ -9,6 +9,11 @@ Dtype statistics_type(Tensor x) {
     return x.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
 }
 
+// Where the weight's gradient goes: nowhere without a weight, or where it is frozen.
+Tensor gradient_of(const Storage* weight) {
+    return weight && weight->trainable() ? weight->g : Tensor{};
+}
+
 }  // namespace
 
 Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
@@ -23,7 +28,7 @@ Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
 Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
     const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
     Tensor dx = plus ? plus : dy;
-    c.k.rms_norm_backward(c.exec, dx, weight_->g, dy, plus, x, rstd, weight_->w);
+    c.k.rms_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, rstd, weight_->w);
     return dx;
 }
 
@@ -41,7 +46,7 @@ Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
 Tensor LayerNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
     const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
     Tensor dx = plus ? plus : dy;
-    c.k.layer_norm_backward(c.exec, dx, weight_ ? weight_->g : Tensor{}, dy, plus, x, mean, rstd,
+    c.k.layer_norm_backward(c.exec, dx, gradient_of(weight_), dy, plus, x, mean, rstd,
                             weight_ ? weight_->w : Tensor{});
     return dx;
 }

@@ -9,6 +9,8 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types) : params_(s
     for (Param& param : params_) {
         require(param.shape.cols() == params_.front().shape.cols(),
                 "parameters of one storage have equal columns");
+        require(param.trainable == params_.front().trainable,
+                "parameters of one storage are trained together or not at all");
         param.first_row = rows;
         rows += param.rows();
     }

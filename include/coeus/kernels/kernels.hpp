@@ -66,13 +66,13 @@ struct Kernels {
 
     /// y = x rstd w; rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
-    /// dx = plus + J^T dy, dweight[D] (acc) += sum over T. `plus` is the gradient that comes by the residual
-    /// path (optional); dx may be plus or dy.
+    /// dx = plus + J^T dy, dweight[D] (acc) += sum over T; absent for a frozen weight. `plus` is the gradient
+    /// that comes by the residual path (optional); dx may be plus or dy.
     void (*rms_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight);
     /// y = (x - mean) rstd w; the weight is optional, there is no bias. mean, rstd [T] (acc) are kept.
     void (*layer_norm)(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps);
-    /// As rms_norm_backward; dweight absent where the weight is.
+    /// As rms_norm_backward; dweight absent also where the weight is.
     void (*layer_norm_backward)(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x,
                                 Tensor mean, Tensor rstd, Tensor weight);
 
