@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who decides on the number of threads: deck, environment, what the process is bound to, the machine.
+#include "coeus/device/cpu.hpp"
+
+#include <catch2/catch.hpp>
+#include <omp.h>
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <optional>
+
+using namespace coeus;
+
+namespace {
+
+// Sets or unsets OMP_NUM_THREADS until the end of the block.
+class ThreadsVariable {
+public:
+    explicit ThreadsVariable(const char* value) {
+        if (const char* old = std::getenv(name)) old_ = old;
+        value ? setenv(name, value, 1) : unsetenv(name);
+    }
+    ~ThreadsVariable() { old_ ? setenv(name, old_->c_str(), 1) : unsetenv(name); }
+    ThreadsVariable(const ThreadsVariable&) = delete;
+    ThreadsVariable& operator=(const ThreadsVariable&) = delete;
+
+private:
+    static constexpr const char* name = "OMP_NUM_THREADS";
+    std::optional<std::string> old_;
+};
+
+// Restores what the process is bound to.
+class Binding {
+public:
+    Binding() { sched_getaffinity(0, sizeof old_, &old_); }
+    ~Binding() { sched_setaffinity(0, sizeof old_, &old_); }
+    Binding(const Binding&) = delete;
+    Binding& operator=(const Binding&) = delete;
+
+    int processors() const { return CPU_COUNT(&old_); }
+    void bind_to_first() const {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        for (int i = 0; i < CPU_SETSIZE; ++i)
+            if (CPU_ISSET(i, &old_)) {
+                CPU_SET(i, &one);
+                break;
+            }
+        sched_setaffinity(0, sizeof one, &one);
+    }
+
+private:
+    cpu_set_t old_;
+};
+
+}  // namespace
+
+TEST_CASE("the deck's number of threads comes first, then OMP_NUM_THREADS") {
+    const ThreadsVariable five("5");
+    const CpuShare wanted = share_of_cpu(3, 0, 1);
+    CHECK(wanted.threads == 3);
+    CHECK(wanted.reason == "training.threads");
+    const CpuShare variable = share_of_cpu(0, 0, 2);
+    CHECK(variable.threads == 5);
+    CHECK(variable.reason == "OMP_NUM_THREADS");
+    CHECK(wanted.cores == variable.cores);
+}
+
+TEST_CASE("without either, the ranks of a host share its cores") {
+    const Binding as_started;
+    for (const char* value : {static_cast<const char*>(nullptr), "", "many"}) {  // the last two mean nothing
+        const ThreadsVariable variable(value);
+        const CpuShare alone = share_of_cpu(0, 0, 1);
+        CHECK(alone.cores >= 1);
+        CHECK(alone.threads == alone.cores);
+        if (alone.reason.starts_with("bound to")) return;  // something outside has bound this process
+        CHECK(alone.reason == std::to_string(alone.cores) + " cores / 1 rank");
+        CHECK(alone.first_core == 0);
+
+        for (int rank = 0; rank < alone.cores; ++rank) {
+            const CpuShare one_each = share_of_cpu(0, rank, alone.cores);
+            CHECK(one_each.threads == 1);
+            CHECK(one_each.first_core == rank);
+        }
+        const int crowd = 3 * alone.cores;
+        const CpuShare crowded = share_of_cpu(0, crowd - 1, crowd);
+        CHECK(crowded.threads == 1);
+        CHECK(crowded.first_core == -1);
+        CHECK(crowded.reason == std::to_string(alone.cores) + " cores / " + std::to_string(crowd) + " ranks");
+    }
+}
+
+TEST_CASE("threads are pinned only where every rank has cores of its own") {
+    const ThreadsVariable unset(nullptr);
+    const int cores = share_of_cpu(1, 0, 1).cores;
+    CHECK(share_of_cpu(cores + 1, 0, 1).first_core == -1);
+    CHECK(share_of_cpu(cores, 1, 2).first_core == -1);
+}
+
+TEST_CASE("a process that is bound keeps to its cores") {
+    const ThreadsVariable unset(nullptr);
+    const int cores = share_of_cpu(0, 0, 1).cores;
+    const Binding as_started;
+    if (cores < 2) return;
+    as_started.bind_to_first();
+    const CpuShare share = share_of_cpu(0, 0, 4);
+    CHECK(share.cores == 1);
+    CHECK(share.threads == 1);
+    CHECK(share.first_core == -1);
+    CHECK(share.reason.starts_with("bound to 1 of "));
+    CHECK(share_of_cpu(2, 0, 1).first_core == -1);
+}
+
+TEST_CASE("applying a share sets OpenMP's threads") {
+    const Binding as_started;
+    const int before = omp_get_max_threads();
+    apply({.cores = 2, .threads = 3, .first_core = -1, .reason = ""});
+    CHECK(omp_get_max_threads() == 3);
+    apply({.cores = 1, .threads = 1, .first_core = 0, .reason = ""});
+    CHECK(omp_get_max_threads() == 1);
+    cpu_set_t now;
+    sched_getaffinity(0, sizeof now, &now);
+    CHECK(CPU_COUNT(&now) == 1);  // the one thread is this one
+    omp_set_num_threads(before);
+}
+
+TEST_CASE("the CPU has a name and a level") {
+    CHECK_FALSE(cpu_name().empty());
+    CHECK_FALSE(cpu_name().starts_with(" "));
+    const std::string level = cpu_vector_level();
+    CHECK((level == "avx512 bf16" || level == "avx512" || level == "avx2" || level == "avx" ||
+           level == "no avx"));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/device/memory.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+
+using namespace coeus;
+
+TEST_CASE("a buffer is zero-filled and page-aligned") {
+    const Buffer buffer(100001, "test");
+    CHECK(buffer.bytes() == 100001);
+    CHECK(buffer.what() == "test");
+    CHECK(reinterpret_cast<uintptr_t>(buffer.data()) % 4096 == 0);
+    CHECK(std::all_of(buffer.data(), buffer.data() + buffer.bytes(),
+                      [](std::byte b) { return b == std::byte(0); }));
+}
+
+TEST_CASE("a buffer moves") {
+    Buffer a(64, "a");
+    std::byte* const data = a.data();
+    data[3] = std::byte(9);
+    Buffer b(std::move(a));
+    CHECK(b.data() == data);
+    CHECK(b.bytes() == 64);
+    CHECK(b.what() == "a");
+    CHECK(a.data() == nullptr);  // NOLINT: what is left of it
+    CHECK(a.bytes() == 0);
+    Buffer c(128, "c");
+    c = std::move(b);
+    CHECK(c.data() == data);
+    CHECK(c.data()[3] == std::byte(9));
+    CHECK(c.what() == "a");
+    static_assert(!std::is_copy_constructible_v<Buffer> && !std::is_copy_assignable_v<Buffer>);
+}
+
+TEST_CASE("a buffer may be empty, but not negative, and says for what memory lacks") {
+    CHECK(Buffer(0, "nothing").data() == nullptr);
+    CHECK(Buffer().bytes() == 0);
+    CHECK_THROWS_WITH(Buffer(-1, "x"), Catch::Contains("a buffer of negative size"));
+    const int64_t too_much = int64_t(1) << 60;
+    CHECK_THROWS_AS(Buffer(too_much, "weights"), SystemError);
+    CHECK_THROWS_WITH(
+        Buffer(too_much, "weights"),
+        Catch::Contains("cannot get") && Catch::Contains("for weights: Cannot allocate memory"));
+}
+
+TEST_CASE("an owned tensor keeps its view when it moves") {
+    OwnedTensor a(Dtype::f32, {2, 3}, "x");
+    set_element(a, 5, 4);
+    const OwnedTensor b = std::move(a);
+    CHECK(element(b, 5) == 4);
+    CHECK(b.view.data == b.buffer.data());
+}
+
+TEST_CASE("a buffer's memory is resident from the start and until its end") {
+    constexpr int64_t size = 64 << 20;
+    const int64_t before = resident_bytes();
+    CHECK(before > 0);
+    {
+        const Buffer buffer(size, "test");
+        const int64_t during = resident_bytes();
+        CHECK(during >= before + size * 9 / 10);
+        CHECK(peak_resident_bytes() >= before + size * 9 / 10);
+    }
+    CHECK(resident_bytes() <= before + size / 10);
+    CHECK(peak_resident_bytes() >= before + size * 9 / 10);
+}
+
+TEST_CASE("the memory limit is that of the machine or less") {
+    const int64_t machine = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    CHECK(memory_limit_bytes() > 0);
+    CHECK(memory_limit_bytes() <= machine);
+    CHECK(memory_limit_bytes() > resident_bytes());
+}

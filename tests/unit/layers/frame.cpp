@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/frame.hpp"
+
+#include "coeus/layers/embedding.hpp"
+#include "coeus/layers/linear.hpp"
+#include "coeus/layers/norm.hpp"
+#include "support/gradcheck.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("a frame is a stack of tensors over an arena") {
+    Frame frame(256, 2);
+    const int a = 0, b = 0;
+    const Tensor x = frame.keep(Dtype::f32, {2, 3}), y = frame.keep(Dtype::f64, {5});
+    frame.push(&a, x);
+    frame.push(&b, y);
+    CHECK(frame.peak_bytes() == 128);
+    CHECK(frame.peak_entries() == 2);
+    CHECK(frame.pop(&b).data == y.data);
+    CHECK(frame.pop(&a).shape == x.shape);
+    CHECK_THROWS_WITH(frame.pop(&a), Catch::Contains("a backward pops more than its forward pushed"));
+    CHECK(frame.mark().entries == 0);
+    CHECK(frame.mark().bytes == 128);  // memory goes with a rewind alone
+    frame.rewind({0, 0});
+    CHECK(frame.mark().bytes == 0);
+    CHECK(frame.peak_entries() == 2);
+    CHECK_THROWS_WITH(frame.keep(Dtype::u8, {257}),
+                      Catch::Contains("arena 'activations' of 256 bytes is too small"));
+}
+
+TEST_CASE("a frame rewinds to a mark, with what was pushed after it") {
+    Frame frame(256, 4);
+    frame.push(nullptr, frame.keep(Dtype::u8, {64}));
+    const Frame::Mark mark = frame.mark();
+    frame.push(nullptr, frame.keep(Dtype::u8, {64}));
+    frame.push(nullptr, frame.keep(Dtype::u8, {64}));
+    frame.rewind(mark);
+    CHECK(frame.mark().entries == 1);
+    CHECK(frame.mark().bytes == 64);
+    frame.pop(nullptr);
+    frame.rewind(mark);  // what was popped does not come back
+    CHECK(frame.mark().entries == 0);
+}
+
+#ifdef COEUS_DEBUG
+TEST_CASE("debug builds see who pops what another layer pushed") {
+    Frame frame(64, 1);
+    const int a = 0, b = 0;
+    frame.push(&a, frame.keep(Dtype::u8, {64}));
+    CHECK_THROWS_WITH(frame.pop(&b), Catch::Contains("a backward pops what another layer's forward pushed"));
+}
+#endif
+
+TEST_CASE("a frozen parameter gets no gradient, its input does") {
+    constexpr int64_t tokens = 6, width = 4;
+    TestBatch batch(2, 3, 5);
+    const Batch view = batch.view();
+    for (const bool trainable : {true, false}) {
+        CAPTURE(trainable);
+        Parameters parameters({Dtype::f64, Dtype::f64});
+        const auto param = [&](const std::string& name, const Shape& shape) {
+            return Param{.name = name, .shape = shape, .init = Init::normal(1), .trainable = trainable};
+        };
+        const Storage& table = parameters.add(param("table", {5, width}));
+        const Storage& rms = parameters.add(param("rms", {width}));
+        const Storage& layer = parameters.add(param("layer", {width}));
+        const Storage& w = parameters.add(param("w", {3, width}));
+        parameters.allocate(true);
+        parameters.initialise(1, 1);
+        const Embedding embedding(table);
+        const RmsNorm rms_norm(rms, 1e-5);
+        const LayerNorm layer_norm(&layer, 1e-5);
+        const Linear linear(w);
+
+        Exec exec;
+        exec.workspace = Arena(4096, "workspace");
+        Frame frame(4096, 16);
+        Arena temp(4096, "temporaries");
+        StepScalars scalars;
+        Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
+        const Tensor y = linear.forward(c, layer_norm.forward(c, rms_norm.forward(c, embedding.forward(c))));
+        const OwnedTensor dy(Dtype::f64, {tokens, 3});
+        for (int64_t i = 0; i < dy.view.count(); ++i) set_element(dy, i, double(i % 5) - 1);
+        CHECK(y.shape == Shape{tokens, 3});
+        const Tensor dx = rms_norm.backward(c, layer_norm.backward(c, linear.backward(c, dy), {}), {});
+        embedding.backward(c, dx);
+        CHECK(frame.mark().entries == 0);
+        CHECK(values(dx) != std::vector<double>(size_t(tokens * width), 0));
+        for (const Storage& storage : parameters.storages()) {
+            INFO(storage.params()[0].name);
+            CHECK((values(storage.g) == std::vector<double>(size_t(storage.g.count()), 0)) == !trainable);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storages as stacked rows, the memory behind them, and initial values as a function of seed, name and index.
+#include "coeus/state/parameters.hpp"
+
+#include "coeus/base/random.hpp"
+#include "coeus/state/step_state.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+Param matrix(const std::string& name, int64_t rows, int64_t cols, const Init& init = Init::normal(1)) {
+    return {.name = name, .shape = {rows, cols}, .init = init};
+}
+
+}  // namespace
+
+TEST_CASE("a storage stacks parameters by rows") {
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    Storage& storage = parameters.add({matrix("q", 4, 3), matrix("k", 2, 3), matrix("v", 1, 3)});
+    CHECK(storage.shape() == Shape{7, 3});
+    CHECK(storage.params()[0].first_row == 0);
+    CHECK(storage.params()[1].first_row == 4);
+    CHECK(storage.params()[2].first_row == 6);
+    CHECK(parameters.count() == 21);
+    // types and shapes are there before the memory
+    CHECK(storage.w.shape == Shape{7, 3});
+    CHECK(storage.w.data == nullptr);
+    CHECK(storage.g.dtype == Dtype::f64);
+    CHECK_FALSE(bool(storage.exp_avg));
+
+    parameters.allocate(true);
+    for (int64_t i = 0; i < 21; ++i) set_element(storage.master, i, double(i));
+    const Tensor k = storage.rows_of(storage.params()[1], storage.w);
+    CHECK(k.shape == Shape{2, 3});
+    CHECK(values(k) == std::vector<double>{12, 13, 14, 15, 16, 17});
+    set_element(storage.rows_of(storage.params()[2], storage.g), 2, 5);
+    CHECK(element(storage.g, 20) == 5);
+}
+
+TEST_CASE("a storage of one parameter keeps its shape, also a vector's") {
+    Parameters parameters({});
+    const Storage& norm = parameters.add({.name = "norm", .shape = {5}, .init = Init::ones()});
+    const Storage& cube = parameters.add({.name = "cube", .shape = {2, 3, 4}, .init = Init::ones()});
+    CHECK(norm.shape() == Shape{5});
+    CHECK(cube.shape() == Shape{2, 3, 4});
+    parameters.allocate(false);
+    parameters.initialise(1, 3);
+    CHECK(norm.rows_of(norm.params()[0], norm.w).shape == Shape{5});
+    CHECK(values(norm.w) == std::vector<double>(5, 1));
+    CHECK(cube.rows_of(cube.params()[0], cube.master).shape == Shape{2, 3, 4});
+}
+
+TEST_CASE("storages refuse what cannot be stacked") {
+    Parameters parameters({});
+    CHECK_THROWS_WITH(parameters.add(std::vector<Param>{}), Catch::Contains("at least one parameter"));
+    CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), matrix("b", 2, 4)}),
+                      Catch::Contains("parameters of one storage have equal columns"));
+    Param frozen = matrix("b", 2, 3);
+    frozen.trainable = false;
+    CHECK_THROWS_WITH(parameters.add({matrix("a", 2, 3), frozen}),
+                      Catch::Contains("parameters of one storage are trained together or not at all"));
+}
+
+TEST_CASE("memory is what was announced, and every matrix is aligned") {
+    struct Types {
+        StateTypes types;
+        int64_t master, compute, gradient;  // bytes of an element
+    };
+    for (const Types& t :
+         {Types{{Dtype::f32, Dtype::f32}, 4, 0, 4}, Types{{Dtype::f32, Dtype::bf16}, 4, 2, 4},
+          Types{{Dtype::bf16, Dtype::bf16}, 2, 0, 4}, Types{{Dtype::f64, Dtype::f64}, 8, 0, 8}}) {
+        CAPTURE(name_of(t.types.master), name_of(t.types.compute));
+        Parameters parameters(t.types);
+        parameters.add(matrix("a", 3, 11));
+        parameters.add({matrix("b", 1, 1), matrix("c", 2, 1)});
+        parameters.add(matrix("d", 4, 16));
+        const auto padded = [](int64_t size) {
+            return round_up(33 * size, 64) + round_up(3 * size, 64) + round_up(64 * size, 64);
+        };
+        const Parameters::Bytes with = parameters.bytes(true), without = parameters.bytes(false);
+        CHECK(with.master == padded(t.master));
+        CHECK(with.compute == padded(t.compute));
+        CHECK(with.gradients == padded(t.gradient));
+        CHECK(with.moments == 2 * padded(t.master));
+        CHECK(with.total() == with.master + with.compute + with.gradients + with.moments);
+        CHECK(without.total() == with.master + with.compute);
+
+        parameters.allocate(true);
+        CHECK(parameters.gradients().bytes() == with.gradients);
+        for (const Storage& s : parameters.storages()) {
+            for (const Tensor& tensor : {s.w, s.g, s.master, s.exp_avg, s.exp_avg_sq}) {
+                CHECK(reinterpret_cast<uintptr_t>(tensor.data) % 64 == 0);
+                CHECK(tensor.shape == s.shape());
+                CHECK(values(tensor) == std::vector<double>(size_t(tensor.count()), 0));
+            }
+            CHECK((s.w.data == s.master.data) == (t.compute == 0));
+            CHECK(s.w.dtype == t.types.compute);
+            CHECK(s.exp_avg_sq.dtype == t.types.master);
+            const auto* first = static_cast<std::byte*>(parameters.gradients().data);
+            const auto* g = static_cast<std::byte*>(s.g.data);
+            CHECK((g >= first && g + s.g.bytes() <= first + with.gradients));
+        }
+    }
+}
+
+TEST_CASE("without an optimizer there are weights alone") {
+    Parameters parameters({Dtype::f32, Dtype::bf16});
+    const Storage& s = parameters.add(matrix("a", 3, 5));
+    parameters.allocate(false);
+    CHECK(s.w.data != nullptr);
+    CHECK(s.master.data != nullptr);
+    CHECK(s.g.data == nullptr);
+    CHECK_FALSE(bool(s.exp_avg));
+    CHECK_FALSE(bool(parameters.gradients()));
+}
+
+TEST_CASE("initial values depend on seed, name and index alone") {
+    const auto drawn = [](bool fused, int threads, uint64_t seed) {
+        Parameters parameters({Dtype::f64, Dtype::f64});
+        const std::vector<Param> params = {matrix("q", 7, 5), matrix("k", 3, 5),
+                                           matrix("v", 1, 5, Init::truncated_normal(0.5, 1))};
+        if (fused) {
+            parameters.add(params);
+        } else {
+            parameters.add(matrix("before", 2, 2));
+            for (const Param& param : params) parameters.add(param);
+        }
+        parameters.allocate(true);
+        parameters.initialise(seed, threads);
+        std::vector<double> all;
+        for (const Storage& storage : parameters.storages())
+            for (const Param& param : storage.params())
+                if (param.name != "before")
+                    for (const double x : values(storage.rows_of(param, storage.master))) all.push_back(x);
+        return all;
+    };
+    const std::vector<double> one = drawn(true, 1, 42);
+    CHECK(one.size() == 55);
+    for (const int threads : {2, 4, 100}) CHECK(drawn(true, threads, 42) == one);
+    CHECK(drawn(false, 1, 42) == one);
+    CHECK(drawn(false, 4, 42) == one);
+    const std::vector<double> other = drawn(true, 1, 43);
+    for (size_t i = 0; i < one.size(); ++i) CHECK(other[i] != one[i]);
+    // element 4 of "k" by its definition
+    CHECK(one[35 + 4] == normal_quantile(RandomStream(42, "k").uniform(4)));
+    const auto [low, high] = std::minmax_element(one.begin() + 50, one.end());
+    CHECK(*low >= -1);
+    CHECK(*high <= 1);
+}
+
+TEST_CASE("initial values: constants, normal and truncated normal distributions") {
+    constexpr int64_t n = 40000;
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    const Storage& normal = parameters.add(matrix("normal", n, 1, Init::normal(0.02)));
+    const Storage& cut = parameters.add(matrix("cut", n, 1, Init::truncated_normal(2, 3)));
+    const Storage& ones = parameters.add(matrix("ones", 3, 3, Init::ones()));
+    const Storage& zeros = parameters.add(matrix("zeros", 3, 3, Init{}));
+    parameters.allocate(true);
+    parameters.initialise(9, 4);
+    const auto moments = [](const Storage& storage) {
+        double sum = 0, squares = 0, largest = 0;
+        for (const double x : values(storage.master)) {
+            sum += x;
+            squares += x * x;
+            largest = std::max(largest, std::fabs(x));
+        }
+        return std::array{sum / n, std::sqrt(squares / n), largest};
+    };
+    const auto [mean, deviation, largest] = moments(normal);
+    CHECK(close(mean, 0, 5 * 0.02 / 200));
+    CHECK(close(deviation, 0.02, 5 * 0.02 / 283));
+    CHECK(largest > 3.5 * 0.02);
+    const auto [cut_mean, cut_deviation, cut_largest] = moments(cut);
+    CHECK(close(cut_mean, 0, 5 * 2.0 / 200));
+    // of a normal cut at b = 1.5 standard deviations: 2 sqrt(1 - 2 b phi(b) / (2 Phi(b) - 1)) = 1.4851
+    CHECK(close(cut_deviation, 1.4851, 0.03));
+    CHECK(cut_largest <= 3);
+    CHECK(cut_largest > 2.99);
+    CHECK(values(ones.master) == std::vector<double>(9, 1));
+    CHECK(values(zeros.master) == std::vector<double>(9, 0));
+}
+
+TEST_CASE("the compute copy is the master, rounded") {
+    Exec exec;
+    Parameters parameters({Dtype::f32, Dtype::bf16});
+    const Storage& s = parameters.add({matrix("a", 3, 5), matrix("b", 2, 5)});
+    parameters.allocate(true);
+    parameters.initialise(1, 1);
+    CHECK(element(s.w, 0) == 0);
+    parameters.refresh_compute(exec, cpu_kernels());
+    int rounded = 0;
+    for (int64_t i = 0; i < s.w.count(); ++i) {
+        CHECK(element(s.w, i) == double(float(bf16(float(element(s.master, i))))));
+        rounded += element(s.w, i) != element(s.master, i);
+    }
+    CHECK(rounded > 20);
+
+    Parameters same({Dtype::f32, Dtype::f32});
+    const Storage& one = same.add(matrix("a", 3, 5));
+    same.allocate(true);
+    same.initialise(1, 1);
+    same.refresh_compute(exec, cpu_kernels());
+    CHECK(one.w.data == one.master.data);
+    CHECK(element(one.w, 0) == double(float(normal_quantile(RandomStream(1, "a").uniform(0)))));
+}
+
+TEST_CASE("gradients and statistics are in f64 for f64 and f32 otherwise") {
+    CHECK(StateTypes{Dtype::f64, Dtype::f64}.accumulate() == Dtype::f64);
+    CHECK(StateTypes{Dtype::f32, Dtype::f32}.accumulate() == Dtype::f32);
+    CHECK(StateTypes{Dtype::f32, Dtype::bf16}.accumulate() == Dtype::f32);
+    CHECK(StateTypes{Dtype::bf16, Dtype::bf16}.accumulate() == Dtype::f32);
+}
+
+TEST_CASE("the scalars of a step begin as a step without clipping") {
+    const StepState state;
+    CHECK(state.scalars().clip == 1);
+    CHECK(state.scalars().finite == 1);
+    CHECK(state.scalars().loss == 0);
+    CHECK(state.scalars().step == 0);
+    state.scalars().loss = 2;
+    CHECK(state.scalars().loss == 2);
+}
