@@ -27,14 +27,19 @@ std::string tokenizer_folder(const Config& config) {
         config.training.dataset);
 }
 
-// The token file that a deck's path means; text is tokenized by rank 0 while the others wait.
+// True also for a damaged token file, which is no text just because it has lost its beginning.
+bool means_token_file(const fs::path& path) {
+    return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
+}
+
+// The token file that a deck's path means; text is tokenized.
 fs::path token_file(const Words& paths, const char* option, const Config& config, int64_t vocab,
-                    const fs::path& cache_folder, const Communicator& world, int threads) {
+                    const fs::path& cache_folder, int threads) {
     std::vector<fs::path> inputs;
     for (const std::string& path : paths) {
         if (!fs::exists(path))
             throw ConfigError("{} = \"{}\": there is no such file or folder", option, path);
-        if (fs::is_regular_file(path) && is_token_file(path)) {
+        if (means_token_file(path)) {
             if (paths.size() > 1)
                 throw ConfigError("{}: a token file cannot be joined with others yet; give one file", option);
             return path;
@@ -46,14 +51,20 @@ fs::path token_file(const Words& paths, const char* option, const Config& config
         throw ConfigError(
             "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
             vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
-    std::string made;
-    on_first_rank(world, [&] { made = tokenized(inputs, tokenizer, cache_folder, threads).string(); });
-    return broadcast_text(world, made);
+    return tokenized(inputs, tokenizer, cache_folder, threads);
 }
 
-std::unique_ptr<TokenFile> open(const fs::path& path, int64_t vocab, int threads) {
-    auto file = std::make_unique<TokenFile>(path);
-    file->check_vocabulary(vocab, threads);
+// Rank 0 finds or makes the file and looks at its ids while the others wait; then all open it.
+std::unique_ptr<TokenFile> open(const Words& paths, const char* option, const Config& config, int64_t vocab,
+                                const fs::path& cache_folder, const Communicator& world, int threads) {
+    std::string path;
+    on_first_rank(world, [&] {
+        path = token_file(paths, option, config, vocab, cache_folder, threads).string();
+        TokenFile(path).check_vocabulary(vocab, threads);
+    });
+    path = broadcast_text(world, path);
+    std::unique_ptr<TokenFile> file;
+    together(world, [&] { file = std::make_unique<TokenFile>(path); });
     return file;
 }
 
@@ -62,11 +73,11 @@ std::unique_ptr<TokenFile> open(const fs::path& path, int64_t vocab, int threads
 TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& cache_folder,
                            const Communicator& world, int threads) {
     const Config::Validation& validation = config.validation;
-    const auto path_of = [&](const Words& paths, const char* option) {
-        return token_file(paths, option, config, vocab, cache_folder, world, threads);
+    const auto open_data = [&](const Words& paths, const char* option) {
+        return open(paths, option, config, vocab, cache_folder, world, threads);
     };
     if (config.training.dataset_path.empty()) throw_no_data(config);
-    file_ = open(path_of(config.training.dataset_path, "training.dataset_path"), vocab, threads);
+    file_ = open_data(config.training.dataset_path, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
     if (held_out && validation.seq_len != config.training.seq_len)
         throw ConfigError(
@@ -79,8 +90,7 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                                .shuffle = config.training.shuffle,
                                                .subset = held_out ? Subset::training : Subset::all});
     if (!validation.enable) return;
-    if (!held_out)
-        validation_file_ = open(path_of(validation.dataset_path, "validation.dataset_path"), vocab, threads);
+    if (!held_out) validation_file_ = open_data(validation.dataset_path, "validation.dataset_path");
     validation_.emplace(held_out ? *file_ : *validation_file_,
                         Sampler::Options{.seq_len = validation.seq_len,
                                          .seed = seed,

@@ -46,6 +46,11 @@ ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks)
 
     ValidationMetrics m;
     m.tokens = data_ranks.all_reduce(valid);
+    if (m.tokens == 0)
+        throw ConfigError(
+            "validation: none of the tokens of its {} samples is a label, so that there is no loss; look at "
+            "/loss_mask of the validation data",
+            samples);
     m.loss = data_ranks.all_reduce(loss) / double(m.tokens);
     m.seconds = timer.seconds();
     m.tps = double(m.tokens) / double(ranks) / m.seconds;
