@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data and training that cannot work: the exit code, and a message that names key, value and rule, said once
+// however many ranks there are. Mistakes in decks and options alone: decks.cpp; in checkpoints:
+// checkpoint.cpp.
+#include "coeus/file/hdf5.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class BadInput {
+public:
+    BadInput() { write_token_file(good(), {.tokens = learnable_tokens(40 * 17)}); }
+
+    fs::path good() const { return folder_ / "good.h5"; }
+    fs::path path(const std::string& name) const { return folder_ / name; }
+    fs::path out() const { return folder_ / "out"; }
+
+    /// Expects the exit code and, once, "error - <message>".
+    void check(const fs::path& data, const Arguments& more, const std::string& message, int ranks = 0,
+               int exit_code = 2) const {
+        const Outcome run = run_coeus(tiny_run(out(), data, more), ranks);
+        INFO(run.output);
+        CHECK(run.exit_code == exit_code);
+        CHECK(count_of(" - error - " + message, run.output) == 1);
+        CHECK(count_of(" - error - ", run.output) == 1);
+        CHECK(count_of(" step: ", run.output) == 0);
+    }
+
+private:
+    TemporaryFolder folder_;
+};
+
+std::string small_text() {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "The dog sat on the mat, and the cat sat on the log.\n";
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("Data that is not there") {
+    const BadInput bad;
+    const std::string absent = bad.path("absent.h5").string();
+    bad.check(absent, {}, "training.dataset_path = \"" + absent + "\": there is no such file or folder", 2);
+    bad.check(bad.good(), {"--validation.enable", "--validation.dataset_path=" + absent},
+              "validation.dataset_path = \"" + absent + "\": there is no such file or folder");
+    // text needs a tokenizer
+    write_file(bad.path("text/a.txt"), small_text());
+    bad.check(bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
+              bad.path("nowhere/tokenizer.json").string() + ": no such file", 2);
+}
+
+TEST_CASE("Data without tokens") {
+    const BadInput bad;
+    write_file(bad.path("corpus.txt"), small_text());
+    REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
+                .exit_code == 0);
+    const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
+                                 "--model.vocab_size=300"};
+    write_file(bad.path("empty.txt"), "");
+    bad.check(bad.path("empty.txt"), tokenizer,
+              bad.path("empty.txt").string() + ": empty, there is no text to read", 2);
+    fs::create_directory(bad.path("empty"));
+    bad.check(bad.path("empty"), tokenizer, bad.path("empty").string() + ": no files in there");
+    // a vocabulary smaller than the tokenizer
+    bad.check(bad.path("corpus.txt"), tokenizer + Arguments{"--model.vocab_size=269"},
+              "model.vocab_size = 269: the tokenizer in " + bad.path("tok").string() +
+                  " has 270 tokens; set model.vocab_size = 270 or more",
+              2);
+    // and what is right
+    train_tiny(bad.out(), bad.path("corpus.txt"), tokenizer + Arguments{steps(2)}, 2);
+    CHECK(fs::exists(bad.path("out/data")));
+    const Outcome again =
+        train_tiny(bad.path("out"), bad.path("corpus.txt"), tokenizer + Arguments{steps(2)});
+    CHECK_THAT(again.output, Contains("out/data/"));
+}
+
+TEST_CASE("Token files that are wrong") {
+    const BadInput bad;
+    const auto file = [&](const std::string& name, const TokenData& data) {
+        write_token_file(bad.path(name), data);
+        return bad.path(name);
+    };
+    std::vector<uint16_t> tokens = learnable_tokens(17 * 8);
+    tokens[77] = 64;
+    bad.check(
+        file("id.h5", {.tokens = tokens}), {},
+        bad.path("id.h5").string() +
+            ": token 64 at position 77 is not in the model's vocabulary of 64; model.vocab_size must be at "
+            "least 65",
+        2);
+    train_tiny(bad.out(), bad.path("id.h5"), {"--model.vocab_size=65", steps(1)});
+
+    bad.check(file("short.h5", {.tokens = learnable_tokens(16)}), {},
+              bad.path("short.h5").string() +
+                  ": 16 tokens are less than one window of seq_len + 1 = 17; give more data or a "
+                  "training.seq_len of at most 15",
+              2);
+    train_tiny(bad.out(), bad.path("short.h5"), {"--training.seq_len=15", steps(1)});
+    bad.check(file("one.h5", {.tokens = learnable_tokens(17)}), {"--validation.enable"},
+              bad.path("one.h5").string() +
+                  ": 17 tokens are one window of seq_len + 1 = 17, so none can be held out for validation");
+
+    write_file(bad.path("cut.h5"), read_file(bad.good()).substr(0, 3000));
+    bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated", 2);
+    write_file(bad.path("text.h5"), small_text());
+    bad.check(bad.path("text.h5"), {}, bad.path("text.h5").string() + " is not an HDF5 file");
+    {
+        hdf5::File foreign = hdf5::File::create(bad.path("foreign.h5").string());
+        foreign.create_dataset("token", hdf5::Type::u16, {100});
+        foreign.close();
+    }
+    bad.check(bad.path("foreign.h5"), {}, bad.path("foreign.h5").string() + " has no dataset /tokens");
+    bad.check(file("documents.h5", {.tokens = learnable_tokens(40), .documents = {0, 30, 20, 40}}), {},
+              bad.path("documents.h5").string() + ": /documents[2] is 20: offsets must ascend");
+    bad.check(file("mask.h5", {.tokens = learnable_tokens(40), .loss_mask = {1, 0}}), {},
+              bad.path("mask.h5").string() + ": /loss_mask has 2 entries for 40 tokens");
+}
+
+TEST_CASE("A step without any label") {
+    const BadInput bad;
+    // the 4 windows of step 2 have no label
+    TokenData data = {.tokens = learnable_tokens(20 * 17), .loss_mask = std::vector<uint8_t>(20 * 17, 1)};
+    for (size_t i = 4 * 17; i < 8 * 17; ++i) data.loss_mask[i] = 0;
+    write_token_file(bad.path("mask.h5"), data);
+    const Outcome run =
+        run_coeus(tiny_run(bad.out(), bad.path("mask.h5"), {"--training.local_batch_size=2"}), 2);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK(count_of("step 2: none of its tokens is a label, so that there is no loss (samples 4 to 7)",
+                   run.output) == 1);
+    CHECK(read_metrics(bad.out()).steps.size() == 1);
+    // a rank without labels does no harm while another has some
+    for (size_t i = 6 * 17; i < 7 * 17; ++i) data.loss_mask[i] = 1;
+    write_token_file(bad.path("mask.h5"), data);
+    train_tiny(bad.path("2 ranks"), bad.path("mask.h5"), {"--training.local_batch_size=2"}, 2);
+    train_tiny(bad.path("1 rank"), bad.path("mask.h5"));
+    const auto two = read_metrics(bad.path("2 ranks")).losses(),
+               one = read_metrics(bad.path("1 rank")).losses();
+    REQUIRE(two.size() == 6);
+    for (size_t i = 0; i < 6; ++i) CHECK(relatively_close(two[i], one[i], 1e-5));
+    // validation without any label
+    write_token_file(bad.path("none.h5"),
+                     {.tokens = learnable_tokens(34), .loss_mask = std::vector<uint8_t>(34, 0)});
+    const Outcome validated = run_coeus(
+        tiny_run(bad.out(), bad.good(),
+                 {"--validation.enable", "--validation.dataset_path=" + bad.path("none.h5").string()}));
+    INFO(validated.output);
+    CHECK(validated.exit_code == 2);
+    CHECK_THAT(validated.output, Contains("validation: none of the tokens of its 2 samples is a label"));
+}
+
+TEST_CASE("A mesh or a batch that does not fit the ranks") {
+    const BadInput bad;
+    bad.check(bad.good(), {"--parallelism.data_parallel_shard_degree=3"},
+              "the degrees of [parallelism] (dp_shard 3) need 3 ranks, but 2 were started: start 3; with 2 "
+              "ranks set "
+              "parallelism.data_parallel_shard_degree = 2 (or -1: all that are left over)",
+              2);
+    bad.check(bad.good(), {"--parallelism.data_parallel_replicate_degree=2"},
+              "parallelism.data_parallel_shard_degree = -1: 1 ranks cannot be divided by the other degrees");
+    bad.check(bad.good(), {"--training.global_batch_size=12"},
+              "training.global_batch_size = 12: must be a multiple of training.local_batch_size times the "
+              "data-parallel degree (4 x 2 = 8); the nearest valid value is 16",
+              2);
+    bad.check(bad.good(), {"--training.seq_len=0"},
+              "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1", 2);
+    bad.check(
+        bad.good(), {"--model.max_seq_len=15"},
+        "training.seq_len = 16: llama3 debugmodel allows at most 15; lower it, or raise model.max_seq_len");
+    bad.check(bad.good(), {"--model.n_heads=5"},
+              "model.n_heads = 5: must divide model.dim = 32 (nearest: 4 or 8)");
+    bad.check(bad.good(), {"--validation.enable", "--validation.seq_len=8"},
+              "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
+              "training.seq_len = 16; or give validation.dataset_path");
+}
+
+TEST_CASE("A folder that cannot be written to") {
+    const BadInput bad;
+    // for root too: below a file, and where the kernel makes no folders
+    for (const fs::path& folder : {bad.good() / "out", fs::path("/proc/coeus")})
+        bad.check(bad.good(), {"--job.dump_folder=" + folder.string()},
+                  "job.dump_folder: cannot make " + folder.string() + ": ", 2);
+    bad.check(bad.good(), {"--job.dump_folder=" + bad.good().string()}, "job.dump_folder: ");
+    // the folder is there, but its files cannot be made
+    fs::create_directories(bad.out() / "metrics.jsonl");
+    bad.check(bad.good(), {},
+              "rank 0: cannot write " + bad.path("out/metrics.jsonl").string() + ": Is a directory", 2, 3);
+}
+
+TEST_CASE("A resumed run with another seed") {
+    const BadInput bad;
+    train_tiny(bad.out(), bad.good(), {"--checkpoint.enable", steps(2), "--debug.seed=5"});
+    bad.check(
+        bad.good(), {"--checkpoint.enable"},
+        "debug.seed = 0: the checkpoint " + (bad.out() / checkpoint_of(2)).string() +
+            " was made with 5; the data order would change. Set it to 5, or start in another job.dump_folder",
+        2);
+    CHECK(fs::exists(bad.out() / checkpoint_of(2)));
+}
+
+TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
+    const BadInput bad;
+    const Arguments more = {"--optimizer.lr=1e30", "--lr_scheduler.warmup_steps=0",
+                            "--training.max_norm=inf"};
+    SECTION("without checkpoints") {
+        const Outcome run = run_coeus(tiny_run(bad.out(), bad.good(), more), 2);
+        INFO(run.output);
+        CHECK(run.exit_code == 4);
+        CHECK(count_of(" - error - step 2: loss ", run.output) == 1);
+        CHECK_THAT(run.output, Contains("are not both finite; the optimizer step was not taken. There is no "
+                                        "checkpoint to go back to. Usual remedies: a lower optimizer.lr"));
+        CHECK(read_metrics(bad.out()).steps.size() == 1);
+    }
+    SECTION("with checkpoints") {
+        const Arguments saving = more + Arguments{"--checkpoint.enable", "--checkpoint.interval=1"};
+        const Outcome run = run_coeus(tiny_run(bad.out(), bad.good(), saving));
+        INFO(run.output);
+        CHECK(run.exit_code == 4);
+        CHECK_THAT(run.output,
+                   Contains("The last good checkpoint is " + (bad.out() / checkpoint_of(1)).string()));
+        CHECK_FALSE(fs::exists(bad.out() / checkpoint_of(2)));
+        const std::string state = read_file(bad.out() / checkpoint_of(1));
+        CHECK(run_coeus(tiny_run(bad.out(), bad.good(), saving)).exit_code == 4);
+        CHECK(read_file(bad.out() / checkpoint_of(1)) == state);
+    }
+}
+
+TEST_CASE("Starts that cannot be read") {
+    const BadInput bad;
+    bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
+              bad.path("nowhere").string() + ": there is no such file or folder", 2);
+    const fs::path model = golden("models/llama2_mha");
+    if (model.empty()) return;
+    bad.check(bad.good(), {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=" + model.string()}, "",
+              2);
+    bad.check(bad.good(), {"--model.flavor=hf", "--model.hf_assets_path=" + bad.path("nowhere").string()}, "",
+              2);
+    fs::create_directory(bad.path("hf"));
+    fs::copy_file(model / "config.json", bad.path("hf/config.json"));
+    std::ofstream(bad.path("hf/model.safetensors"), std::ios::binary)
+        << read_file(model / "model.safetensors").substr(0, 5000);
+    const Arguments hf = {"--checkpoint.initial_load_in_hf",
+                          "--model.hf_assets_path=" + bad.path("hf").string()};
+    bad.check(bad.good(), hf,
+              bad.path("hf/model.safetensors").string() + " is truncated: tensor 'lm_head.weight'", 2);
+}
