@@ -356,22 +356,34 @@ std::vector<KernelCase> test_cases() {
     return list;
 }
 
+std::vector<Product> step_products(const StepShape& s) {
+    std::vector<Product> list;
+    const auto linear = [&](int64_t outputs, int64_t inputs) {
+        list.push_back({s.tokens, outputs, inputs, false, true});
+        list.push_back({s.tokens, inputs, outputs, false, false});
+        list.push_back({outputs, inputs, s.tokens, true, false});
+    };
+    linear(s.width + 2 * s.kv_heads * (s.width / s.heads), s.width);
+    linear(s.width, s.width);
+    linear(2 * s.feed_forward, s.width);
+    linear(s.width, s.feed_forward);
+    linear(s.vocabulary, s.width);
+    return list;
+}
+
 std::vector<KernelCase> step_cases(const StepShape& s) {
-    const int64_t tokens = s.tokens, width = s.width, head_dim = width / s.heads,
-                  qkv = width + 2 * s.kv_heads * head_dim;
+    const int64_t tokens = s.tokens, width = s.width, head_dim = width / s.heads;
     const AttentionShape shape = {tokens / s.sequence, s.sequence, s.heads,
                                   s.kv_heads,          head_dim,   1 / std::sqrt(double(head_dim))};
     std::vector<KernelCase> list;
-    const auto linear = [&](int64_t outputs, int64_t inputs, Residual residual) {
-        list.push_back(gemm_case(tokens, outputs, inputs, false, true, residual));
-        list.push_back(gemm_case(tokens, inputs, outputs, false, false, Residual::none));
-        list.push_back(gemm_case(outputs, inputs, tokens, true, false, Residual::accumulate, true));
-    };
-    linear(qkv, width, Residual::none);
-    linear(width, width, Residual::other);
-    linear(2 * s.feed_forward, width, Residual::none);
-    linear(width, s.feed_forward, Residual::other);
-    linear(s.vocabulary, width, Residual::none);
+    for (const Product& p : step_products(s)) {
+        const bool residual = p.n == width && p.transpose_b, accumulate = p.transpose_a;
+        list.push_back(gemm_case(p.m, p.n, p.k, p.transpose_a, p.transpose_b,
+                                 accumulate ? Residual::accumulate
+                                 : residual ? Residual::other
+                                            : Residual::none,
+                                 accumulate));
+    }
     for (bool backward : {false, true}) list.push_back(attention_case(shape, false, backward, true));
     list.push_back(rms_norm_case(tokens, width));
     list.push_back(rms_norm_backward_case(tokens, width, Plus::in_dx));
@@ -434,18 +446,24 @@ Exec planned_exec(const KernelCase& c, const Operands& operands, int threads) {
     return exec;
 }
 
-Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
-                  uint64_t seed) {
+Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
     Operands operands = make_operands(c, type, values, seed);
     if (c.prepare) {
         // in double from the values as rounded, whatever the type, so that all types get the same inputs
-        Exec exec;
-        exec.workspace = Arena(int64_t(1) << 28, "preparation");
         Operands exact = make_operands(c, Dtype::f64, values, seed);
+        Exec planning, exec;
+        c.prepare(dry_kernels(), planning, exact);
+        exec.workspace = Arena(planning.workspace.peak(), "preparation");
         c.prepare(cpu_kernels(), exec, exact);
         for (size_t i = 0; i < c.arguments.size(); ++i)
             if (c.arguments[i].role != Role::output) copy_converting(operands[i], exact[i]);
     }
+    return operands;
+}
+
+Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
+                  uint64_t seed) {
+    Operands operands = prepared_operands(c, type, values, seed);
     Exec exec = planned_exec(c, operands, threads);
     c.call(kernels, exec, operands);
     return operands;

@@ -52,6 +52,12 @@ struct StepShape {
             vocabulary = 2048;
 };
 std::vector<KernelCase> step_cases(const StepShape& shape);
+/// Its matrix products: for each linear layer the forward, the input's gradient and the weight's.
+struct Product {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b;
+};
+std::vector<Product> step_products(const StepShape& shape);
 
 // Builders, for tests of one kernel.
 enum class Residual { none, accumulate, other };
@@ -64,6 +70,8 @@ KernelCase attention_case(const AttentionShape& shape, bool documents, bool back
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// An Exec with a workspace of just the size that the dry table asks for this case.
 Exec planned_exec(const KernelCase& c, const Operands& operands, int threads);
+/// The operands after the case's preparation.
+Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// Runs the case (after its preparation) and returns the operands.
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads = 2,
                   uint64_t seed = 1);

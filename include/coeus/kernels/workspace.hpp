@@ -5,6 +5,8 @@
 
 #include "coeus/kernels/kernels.hpp"
 
+#include <algorithm>
+
 namespace coeus::workspace {
 
 /// Rows whose weight gradients a norm sums at a time.
@@ -57,11 +59,27 @@ inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threa
     return threads * attention_backward_per_thread(type, s);
 }
 
-/// bf16 operands as f32, and the product where it is bf16.
-inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b) {
-    if (a.tensor.dtype != Dtype::bf16) return 0;
-    return bytes(Dtype::f32, a.tensor.count()) + bytes(Dtype::f32, b.tensor.count()) +
-           (d.dtype == Dtype::bf16 ? bytes(Dtype::f32, d.count()) : 0);
+/// Rows of a job of gemm, and the depth it sums at a time.
+inline constexpr int64_t gemm_rows = 48, gemm_depth = 768;
+
+/// How gemm divides its work: columns of b packed at a time, and elements of the packed columns (shared), of
+/// a thread's packed rows of a, and of its sums where the output is of another type than they are.
+struct GemmBlocks {
+    int64_t columns, panels, rows_copy, sums;
+};
+inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
+    constexpr int64_t unit = 32, most = int64_t(1) << 22;  // whole panels of every type; elements
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    if (d.count() == 0 || depth == 0) return {};
+    const int64_t blocks = div_ceil(d.cols(), std::max(unit, most / depth / unit * unit));
+    const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
+    return {columns, columns * depth, gemm_rows * std::min(gemm_depth, depth),
+            d.dtype == acc_of(a.tensor.dtype) ? 0 : gemm_rows * columns};
+}
+inline int64_t gemm(const Tensor& d, const Operand& a, int threads) {
+    const GemmBlocks b = gemm_blocks(d, a);
+    const Dtype type = acc_of(a.tensor.dtype);
+    return bytes(type, b.panels) + bytes(type, threads * b.rows_copy) + bytes(type, threads * b.sums);
 }
 
 }  // namespace coeus::workspace

@@ -21,6 +21,7 @@ struct VectorOf {
     static constexpr int lanes = vector_bytes / int(sizeof(A));
     using Int = std::conditional_t<sizeof(A) == 8, int64_t, int32_t>;
     typedef A type __attribute__((vector_size(vector_bytes)));
+    typedef A unaligned __attribute__((vector_size(vector_bytes), aligned(alignof(A))));
     typedef Int integers __attribute__((vector_size(vector_bytes)));
 };
 

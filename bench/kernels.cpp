@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of every kernel at the shapes of a training step, and of the matrix products beside oneDNN and
+// OpenBLAS.
+//   bench_kernels --benchmark_filter=gemm.*f32       threads: OMP_NUM_THREADS (default: all cores)
+// Rates are of processor time of the calling thread, so they mean something on a busy machine too.
+#include "support/cases.hpp"
+
+#include <cblas.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <benchmark/benchmark.h>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+struct CostObserver : KernelObserver {
+    double flops = 0, bytes = 0;
+    void begin(const char*, double f, double b) override { flops += f, bytes += b; }
+    void end() override {}
+};
+
+void report(benchmark::State& state, double flops, double bytes) {
+    using benchmark::Counter;
+    const auto rate = [&](double amount) {
+        return Counter(amount / 1e9, Counter::kIsIterationInvariantRate);
+    };
+    state.counters["GF/s"] = rate(flops);
+    state.counters["GB/s"] = rate(bytes);
+}
+
+void run_kernel(benchmark::State& state, const KernelCase& c, Dtype type) {
+    const Operands operands = prepared_operands(c, type, type);
+    CostObserver cost;
+    {
+        Exec planning;
+        planning.observer = &cost;
+        c.call(dry_kernels(), planning, operands);
+    }
+    Exec exec = planned_exec(c, operands, omp_get_max_threads());
+    c.call(cpu_kernels(), exec, operands);
+    for (auto _ : state) c.call(cpu_kernels(), exec, operands);
+    report(state, cost.flops, cost.bytes);
+}
+
+/// The libraries' f32 products of the same shapes: forward nt, input gradient nn, weight gradient tn.
+enum class Library { openblas, onednn };
+void run_library(benchmark::State& state, const Product& p, Library library) {
+    OwnedTensor a(Dtype::f32, {p.m, p.k}), b(Dtype::f32, {p.k, p.n}), d(Dtype::f32, {p.m, p.n});
+    for (Tensor t : {a.view, b.view})
+        for (int64_t i = 0; i < t.count(); ++i) t.as<float>()[i] = float(i % 17) - 8;
+    const int64_t lda = p.transpose_a ? p.m : p.k, ldb = p.transpose_b ? p.k : p.n;
+    const float beta = p.transpose_a ? 1 : 0;
+    const float *x = a.view.as<float>(), *y = b.view.as<float>();
+    for (auto _ : state)
+        if (library == Library::openblas)
+            cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
+                        p.transpose_b ? CblasTrans : CblasNoTrans, int(p.m), int(p.n), int(p.k), 1, x,
+                        int(lda), y, int(ldb), beta, d.view.as<float>(), int(p.n));
+        else
+            dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1, x, lda, y, ldb,
+                       beta, d.view.as<float>(), p.n);
+    report(state, 2.0 * double(p.m) * double(p.n) * double(p.k),
+           4.0 * double(p.m * p.k + p.k * p.n + p.m * p.n));
+}
+
+void add_shape(const std::string& prefix, const StepShape& shape) {
+    for (const KernelCase& c : step_cases(shape))
+        for (Dtype type : {Dtype::f32, Dtype::bf16})
+            benchmark::RegisterBenchmark((prefix + "/" + c.name + "/" + name_of(type)).c_str(),
+                                         [=](benchmark::State& s) { run_kernel(s, c, type); });
+    for (const Product& p : step_products(shape))
+        for (Library library : {Library::openblas, Library::onednn})
+            benchmark::RegisterBenchmark(
+                fmt::format("{}/{} {}x{}x{} {}{}/float32", prefix,
+                            library == Library::openblas ? "openblas" : "onednn", p.m, p.n, p.k,
+                            p.transpose_a ? 't' : 'n', p.transpose_b ? 't' : 'n')
+                    .c_str(),
+                [=](benchmark::State& s) { run_library(s, p, library); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    add_shape("debug", {});
+    add_shape("debug long", {.tokens = 4096, .sequence = 2048});
+    add_shape("small", {.tokens = 2048,
+                        .sequence = 1024,
+                        .width = 768,
+                        .heads = 12,
+                        .kv_heads = 4,
+                        .feed_forward = 2048,
+                        .vocabulary = 32000});
+    add_shape("wide heads", {.tokens = 2048,
+                             .sequence = 2048,
+                             .width = 512,
+                             .heads = 4,
+                             .kv_heads = 4,
+                             .feed_forward = 1536,
+                             .vocabulary = 2048});
+    benchmark::Initialize(&argc, argv);
+    benchmark::RunSpecifiedBenchmarks();
+}

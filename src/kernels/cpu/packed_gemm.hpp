@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cpu.hpp"
+
+namespace coeus::cpu {
+
+/// d[m, n] = op(a)[m, depth] op(b)[depth, n] + c for every type and any strides, depth > 0. The same bits for
+/// any number of threads.
+void packed_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth);
+
+}  // namespace coeus::cpu
