@@ -57,7 +57,7 @@ private:
     std::array<Buffer, 2> buffers_;  // step s uses buffer s % 2
     std::mutex mutex_;
     std::condition_variable changed_;
-    int64_t filled_ = 0;   // steps since the start: those below this are prepared
+    int64_t filled_ = 0;  // steps since the start: those below this are prepared
     int64_t taken_ = -1;  // the step handed out last, whose buffer is in use
     bool stop_ = false;
     std::exception_ptr error_;

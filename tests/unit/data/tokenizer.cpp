@@ -160,6 +160,18 @@ TEST_CASE("tokenizer training: threads, JSON lines and plain lines give the same
     CHECK(sorted(count_words(Corpus({folder / "a.txt", folder / "a.jsonl"}), 2)) == twice);
 }
 
+TEST_CASE("tokenizer training: U+180E is no white space, U+3000 is") {
+    const TemporaryFolder folder;
+    const auto pieces = [&](const std::string& text) {
+        write_file(folder / "a.txt", text);
+        WordCounts words = count_words(Corpus({folder / "a.txt"}), 1);
+        std::sort(words.begin(), words.end());
+        return words;
+    };
+    CHECK(pieces("a\u180e!") == WordCounts{{"a", 1}, {"\u180e!", 1}});
+    CHECK(pieces("a\u3000!") == WordCounts{{"!", 1}, {"a", 1}, {"\u3000", 1}});
+}
+
 TEST_CASE("tokenizer: added tokens in the text, leftmost and longest") {
     const Tokenizer tokenizer(trained().path());
     const auto ids = tokenizer.encode("the<|end_of_text|><|begin_of_text|>");
