@@ -8,6 +8,8 @@
 namespace coeus {
 
 void Adam::begin_step(StepScalars& scalars, uint64_t step, double learning_rate, int64_t valid_tokens) const {
+    require(step > 0, "steps count from 1");
+    require(valid_tokens > 0, "a step without valid tokens has no mean loss");
     scalars = StepScalars{};
     scalars.step = step;
     scalars.learning_rate = learning_rate;
