@@ -31,14 +31,14 @@ struct Variable {
 
 class Check {
 public:
-    Check(const std::function<CheckedLayer(Parameters&)>& build, TestBatch& batch,
+    Check(Parameters& parameters, const CheckedLayer& layer, TestBatch& batch,
           const GradcheckOptions& options)
-        : options_(options), parameters_({Dtype::f64, Dtype::f64}), batch_(batch.view()) {
-        layer_ = build(parameters_);
+        : options_(options), parameters_(parameters), batch_(batch.view()), layer_(layer) {
         if (options.x.rank > 0) x_ = OwnedTensor(Dtype::f64, options.x);
         plan();
         parameters_.allocate(true);
         parameters_.initialise(3, 1);
+        spread();
         if (options.x.rank > 0) fill_random(x_, "x");
         if (y_shape_.rank > 0) {
             r_ = OwnedTensor(Dtype::f64, y_shape_);
@@ -59,6 +59,16 @@ public:
 
 private:
     Tensor x() const { return options_.x.rank > 0 ? x_.view : Tensor{}; }
+
+    void spread() {
+        for (const Storage& storage : parameters_.storages())
+            for (const Param& param : storage.params()) {
+                const RandomStream stream(13, param.name);
+                const Tensor w = storage.rows_of(param, storage.master);
+                for (int64_t i = 0; i < w.count(); ++i)
+                    set_element(w, i, element(w, i) + options_.spread * normal(stream, uint64_t(i)));
+            }
+    }
 
     // Both halves once with kernels that do nothing: how much memory they take, and the shape of y.
     void plan() {
@@ -187,7 +197,7 @@ private:
     }
 
     GradcheckOptions options_;
-    Parameters parameters_;
+    Parameters& parameters_;
     Batch batch_;
     CheckedLayer layer_;
     OwnedTensor x_, r_, dy_;
@@ -204,9 +214,16 @@ private:
 
 }  // namespace
 
+std::string gradcheck(Parameters& parameters, const CheckedLayer& layer, TestBatch batch,
+                      const GradcheckOptions& options) {
+    return Check(parameters, layer, batch, options).run();
+}
+
 std::string gradcheck(const std::function<CheckedLayer(Parameters&)>& build, TestBatch batch,
                       const GradcheckOptions& options) {
-    return Check(build, batch, options).run();
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    const CheckedLayer layer = build(parameters);
+    return gradcheck(parameters, layer, std::move(batch), options);
 }
 
 }  // namespace coeus::test

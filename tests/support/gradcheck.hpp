@@ -25,6 +25,7 @@ struct GradcheckOptions {
     Shape x = {};             ///< of the input; rank 0: the layer has none but the tokens
     int entries = 40;         ///< of each tensor, at random, that are checked one by one; fewer: all
     double tolerance = 1e-7;  ///< relative to the entry or the tensor's root mean square, whichever is larger
+    double spread = 0;        ///< adds normal values of this deviation to the parameters' initial ones
     int threads = 1;
 };
 
@@ -34,6 +35,9 @@ struct GradcheckOptions {
 /// after the backward, gradients are added to what was there, and x is left alone. Returns what was wrong, a
 /// line each ("wq.weight[7]: backward 0.12, differences 0.13"), or "".
 std::string gradcheck(const std::function<CheckedLayer(Parameters&)>& build, TestBatch batch,
+                      const GradcheckOptions& options = {});
+/// The same for a layer that is there already; its parameters have no memory yet.
+std::string gradcheck(Parameters& parameters, const CheckedLayer& layer, TestBatch batch,
                       const GradcheckOptions& options = {});
 
 }  // namespace coeus::test

@@ -39,7 +39,7 @@ bool same_bits(const Tensor& a, const Tensor& b);
 /// A decoder with initial weights and arenas of exactly the planned sizes, filled with NaN before each use.
 class TestModel {
 public:
-    TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape, int threads = 2,
+    TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape, int threads = 1,
               uint64_t seed = 1);
 
     Decoder decoder;
