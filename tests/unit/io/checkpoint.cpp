@@ -115,33 +115,18 @@ TEST_CASE("checkpoint: other programs read it", "[checkpoint]") {
     // start 3.5: 3.5, 3.5 + 1/7, ... rounded to bfloat16
     CHECK_THAT(dump.output, Contains("(0): 3.5, 3.64062, 3.78125, 3.92188"));
     CHECK_THAT(dump.output, Contains("ATTRIBUTE \"tokens_seen\"") && Contains("12288"));
-    const std::string program = R"(
-import h5py, numpy as np, sys
-def mix(index, bits):
-    x = bits + (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x ^= x >> np.uint64(32); x *= np.uint64(0xD6E8FEB86659FD93); x ^= x >> np.uint64(29)
-    return x
-f = h5py.File(sys.argv[1], "r")
-def check(name, array):
-    if not isinstance(array, h5py.Dataset): return
-    sums = f["checksum/" + array.name]
-    width = array.id.get_type().get_size()
-    raw = np.fromfile(sys.argv[1], "u%d" % width, array.size, offset=array.id.get_offset()).astype(np.uint64)
-    mixed = mix(np.arange(array.size, dtype=np.uint64), raw)
-    block = sums.attrs["rows_per_block"] * (array.shape[-1] if array.ndim > 1 else 1)
-    for i, expected in enumerate(sums[:]):
-        assert mixed[i * block:(i + 1) * block].sum(dtype=np.uint64) == expected, name
-    print("good", name)
-f["model"].visititems(check); f["optimizer"].visititems(check)
-print(f.attrs["format"], f["train"].attrs["step"], f["model/norm.weight"][0])
-)";
-    test::write_file(folder / "check.py", program);
-    const auto python = test::run_shell("/usr/bin/python3 -c 'import h5py' && /usr/bin/python3 " +
-                                        (folder / "check.py").string() + " " + path);
-    if (python.output.find("No module named") != std::string::npos) return;
-    INFO(python.output);
-    CHECK(python.exit_code == 0);
-    CHECK_THAT(python.output, Contains("good exp_avg_sq/norm.weight") && Contains("coeus checkpoint 3 3.5"));
+    // the program of the documentation that verifies a file: its second block of Python
+    const std::string text = test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/checkpoint.md");
+    const std::string fence = "```python\n";
+    const size_t begin = text.find(fence, text.find(fence) + 1) + fence.size();
+    test::write_file(folder / "verify.py", text.substr(begin, text.find("```", begin) - begin));
+    const std::string verify = "/usr/bin/python3 " + (folder / "verify.py").string() + " " + path;
+    if (test::run_shell("/usr/bin/python3 -c 'import h5py'").exit_code != 0) return;
+    const auto sound = test::run_shell(verify);
+    CHECK(sound.exit_code == 0);
+    CHECK(sound.output.empty());
+    flip(path, "optimizer/exp_avg_sq/tok_embeddings.weight", 7);
+    CHECK(test::run_shell(verify).output == "damaged: optimizer/exp_avg_sq/tok_embeddings.weight block 0\n");
 }
 
 TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
