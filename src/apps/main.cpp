@@ -15,6 +15,9 @@ namespace coeus::apps {
 
 namespace {
 
+// How long a rank that failed waits for the others to fail too.
+constexpr double patience_seconds = 10;
+
 void print_overview() {
     std::puts("coeus: pre-trains large language models on HPC clusters\n\nusage: coeus COMMAND ...\n");
     for (const Command& command : commands()) std::printf("  %-10s %s\n", command.name, command.summary);
@@ -58,25 +61,33 @@ int main(int argc, char** argv) {
     using namespace coeus;
     const apps::Arguments arguments(argv + 1, argv + argc);
     ExitCode code = ExitCode::done;
-    bool same_on_all_ranks = true;
+    std::string message;
+    bool found_by_all = true;
     try {
         return apps::run(arguments);
     } catch (const ConfigError& error) {
-        // found by every rank alike, before any work: said once
-        if (world_rank() == 0) log::error("{}", error.what());
+        message = error.what();
         code = ExitCode::config;
     } catch (const NotFiniteError& error) {
-        if (world_rank() == 0) log::error("{}", error.what());
+        message = error.what();
         code = ExitCode::not_finite;
     } catch (const CollectiveError& error) {
-        if (world_rank() == 0) log::error("{}", error.what());
+        message = error.what();
         code = ExitCode::system;
     } catch (const std::exception& error) {
-        log::error("{}", error.what());
+        message = error.what();
         code = ExitCode::system;
-        same_on_all_ranks = false;
+        found_by_all = false;
+    }
+    // what every rank found alike is said once; a rank that found it alone (a file missing on its node) says
+    // so and ends the others, which wait for it
+    const bool first = world_rank() == 0;
+    if (first || !found_by_all) log::error("{}", message);
+    if (found_by_all && !all_ranks_arrive(apps::patience_seconds)) {
+        found_by_all = false;
+        if (!first) log::error("{}", message);
     }
     log::flush();
-    end_mpi_after_error(int(code), same_on_all_ranks);
+    end_mpi_after_error(int(code), found_by_all);
     return int(code);
 }

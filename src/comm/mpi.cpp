@@ -2,16 +2,22 @@
 #include "coeus/comm/mpi.hpp"
 
 #include "check_mpi.hpp"
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <thread>
+#include <vector>
 
 namespace coeus {
 
 namespace {
+
+constexpr int farewell_tag = 1;  // nothing else sends on MPI_COMM_WORLD itself
 
 bool mpi_is_running() {
     int initialised = 0, finalised = 0;
@@ -86,6 +92,32 @@ int world_rank() {
     int rank = 0;
     if (mpi_is_running()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     return rank;
+}
+
+bool all_ranks_arrive(double seconds) {
+    if (!mpi_is_running()) return true;
+    int rank = 0, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    // empty messages to rank 0 and back, since others may be inside a collective
+    const auto exchange = [&](auto call, int first, int last, double allowed) {
+        std::vector<MPI_Request> requests;
+        for (int peer = first; peer < last; ++peer) call(peer, &requests.emplace_back(MPI_REQUEST_NULL));
+        const Timer timer;
+        for (int done = 0;;) {
+            MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+            if (done || timer.seconds() > allowed) return done != 0;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    };
+    const auto send = [](int peer, MPI_Request* request) {
+        MPI_Isend(nullptr, 0, MPI_BYTE, peer, farewell_tag, MPI_COMM_WORLD, request);
+    };
+    const auto receive = [](int peer, MPI_Request* request) {
+        MPI_Irecv(nullptr, 0, MPI_BYTE, peer, farewell_tag, MPI_COMM_WORLD, request);
+    };
+    if (rank > 0) return exchange(send, 0, 1, seconds) && exchange(receive, 0, 1, seconds);
+    return exchange(receive, 1, size, seconds) && exchange(send, 1, size, seconds);
 }
 
 void end_mpi_after_error(int code, bool same_on_all_ranks) {

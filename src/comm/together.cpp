@@ -33,7 +33,7 @@ void together(const Communicator& comm, const std::function<void()>& work) {
     text = broadcast_text(comm, text + (is_config ? "c" : "s"), failed);
     is_config = text.back() == 'c';
     text.pop_back();
-    if (is_config) throw ConfigError("{}", text);
+    if (is_config) throw ConfigError("{}", failed > 0 ? fmt::format("rank {}: {}", failed, text) : text);
     throw CollectiveError(comm.size() > 1 ? fmt::format("rank {}: {}", failed, text) : text);
 }
 

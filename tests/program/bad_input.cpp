@@ -255,3 +255,32 @@ TEST_CASE("Starts that cannot be read") {
     bad.check(bad.good(), hf,
               bad.path("hf/model.safetensors").string() + " is truncated: tensor 'lm_head.weight'", 2);
 }
+
+TEST_CASE("What is missing on one node only ends all ranks") {
+    const TemporaryFolder folder;
+    fs::create_directories(folder / "a");
+    fs::create_directories(folder / "b");
+    write_token_file(folder / "a/tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const auto run = [&](const Arguments& arguments) {
+        std::string coeus = COEUS_PROGRAM;
+        for (const std::string& word : arguments) coeus += " '" + word + "'";
+        return run_shell(
+            fmt::format("cd {} && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                        "OMPI_MCA_mpi_yield_when_idle=1 mpirun --oversubscribe --bind-to none "
+                        "-n 1 --wdir a {} : -n 1 --wdir b {}",
+                        folder.path().string(), coeus, coeus));
+    };
+    const Arguments tiny = tiny_run(folder / "out", "tokens.h5");
+    const Outcome data = run(tiny);
+    INFO(data.output);
+    CHECK(data.exit_code == 2);
+    CHECK(count_of(" - error - rank 1: tokens.h5", data.output) == 1);
+    CHECK(count_of(" - error - ", data.output) == 1);
+    // a mistake that the ranks cannot tell each other of
+    write_file(folder / "a/deck.toml", "[debug]\nseed = 1\n");
+    const Outcome deck = run(tiny + Arguments{"deck.toml"});
+    INFO(deck.output);
+    CHECK(deck.exit_code == 2);
+    CHECK(count_of(" - error - rank 1: deck.toml: cannot be read", deck.output) == 1);
+    CHECK(count_of(" - error - ", deck.output) == 1);
+}

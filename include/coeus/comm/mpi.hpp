@@ -33,6 +33,9 @@ private:
 
 /// This process's rank in the world; 0 where MPI is not running.
 int world_rank();
+/// Waits until every rank of the world calls this, `seconds` at most; true where all did, or MPI is not
+/// running.
+bool all_ranks_arrive(double seconds);
 /// After an error that ended a command, called by main. `same_on_all_ranks`: MPI is finalised in order;
 /// otherwise every rank is ended with this code (MPI_Abort). Does nothing where MPI is not running.
 /// ~MpiRuntime leaves MPI alone while an exception is on its way here.
