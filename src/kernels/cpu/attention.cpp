@@ -41,19 +41,25 @@ void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* mas
         V* column = reinterpret_cast<V*>(scores + i);
         constexpr int64_t stride = tile_side / lanes;
         V& running = *reinterpret_cast<V*>(maxima + i);
-        V maximum = running;
-        for (int64_t j = 0; j < tile_side; ++j)
+        V maximum = running, other = running;  // two chains, since each step waits for the one before
+        for (int64_t j = 0; j < tile_side; j += 2) {
             maximum = column[j * stride] > maximum ? column[j * stride] : maximum;
-        const V shrink = exp_polynomial<A, V, I>(running - maximum);
+            other = column[(j + 1) * stride] > other ? column[(j + 1) * stride] : other;
+        }
+        maximum = other > maximum ? other : maximum;
+        const V shrink = exp_polynomial<A, V, I, true>(running - maximum);
         running = maximum;
-        V total = {};
-        for (int64_t j = 0; j < tile_side; ++j) {
-            const V p = exp_polynomial<A, V, I>(column[j * stride] - maximum);
+        V total = {}, second = {};
+        for (int64_t j = 0; j < tile_side; j += 2) {
+            const V p = exp_polynomial<A, V, I, true>(column[j * stride] - maximum);
+            const V r = exp_polynomial<A, V, I, true>(column[(j + 1) * stride] - maximum);
             column[j * stride] = p;
+            column[(j + 1) * stride] = r;
             total += p;
+            second += r;
         }
         V& sum = *reinterpret_cast<V*>(sums + i);
-        sum = sum * shrink + total;
+        sum = sum * shrink + (total + second);
         *reinterpret_cast<V*>(factor + i) = shrink;
     }
 }

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The choice by measurement (bench/kernels.cpp): oneDNN where the CPU has AVX-512, and for bf16 its dot
+// products; our own packed product elsewhere, where it is faster than the libraries and takes bf16 at the
+// rate of f32; OpenBLAS for f64.
+#include "cpu.hpp"
+#include "onednn_gemm.hpp"
+#include "openblas_gemm.hpp"
 #include "packed_gemm.hpp"
 
 namespace coeus::cpu {
@@ -12,12 +18,11 @@ void Cpu::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
             "gemm: shapes do not fit");
     require(a.tensor.dtype == b.tensor.dtype && (!c || c.dtype == d.dtype), "gemm: types do not fit");
     if (rows == 0 || cols == 0) return;
-    if (depth > 0)
-        packed_gemm(exec, d, a, b, c, depth);
-    else if (c)
-        cast(exec, d, c);
-    else
-        zero(exec, d);
+    if (depth == 0) return c ? cast(exec, d, c) : zero(exec, d);
+    const Dtype type = a.tensor.dtype;
+    if (type == Dtype::f64) return openblas_gemm(exec, d, a, b, c, depth);
+    if (onednn_is_fast(type) && onednn_gemm(exec, d, a, b, c, depth)) return;
+    packed_gemm(exec, d, a, b, c, depth);
 }
 
 }  // namespace coeus::cpu

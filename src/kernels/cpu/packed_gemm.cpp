@@ -8,6 +8,7 @@
 #include "packed_gemm.hpp"
 
 #include "coeus/kernels/workspace.hpp"
+#include "cpu.hpp"
 #include "tile.hpp"
 
 #include <cstring>

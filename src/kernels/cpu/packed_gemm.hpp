@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cpu.hpp"
+#include "coeus/kernels/kernels.hpp"
 
 namespace coeus::cpu {
 

@@ -75,6 +75,7 @@ template <class T>
 inline void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows, int64_t cols,
                       Acc<T> factor = 1) {
     for (int64_t r = 0; r < rows; ++r) {
+        __builtin_prefetch(from + (r + tile_side) * from_ld);  // rows are far apart: the next tile's
 #pragma omp simd
         for (int64_t j = 0; j < cols; ++j) tile[r * ld + j] = load(from[r * from_ld + j]) * factor;
         for (int64_t j = cols; j < ld; ++j) tile[r * ld + j] = 0;

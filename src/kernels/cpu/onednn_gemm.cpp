@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products by oneDNN's matmul primitive, versions 2 and 3: this file alone knows the difference.
+// Primitives are made once for each shape and kept in the Exec.
+#include "onednn_gemm.hpp"
+
+#include "cpu.hpp"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+
+namespace coeus::cpu {
+
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+// What a primitive is made for: sizes, strides, types, and whether d is added to.
+using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Dtype, Dtype, bool>;
+
+struct Product {
+    std::optional<matmul> primitive;  // none: oneDNN has no kernel for it on this CPU
+    memory a, b, d;
+    std::unordered_map<int, memory> arguments;
+};
+
+class OneDnnState : public BackendState {
+public:
+    dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+    dnnl::stream stream{engine};
+    std::map<Key, Product> products;
+};
+
+OneDnnState& state_of(Exec& exec) {
+    if (!exec.backend) exec.backend = std::make_unique<OneDnnState>();
+    return static_cast<OneDnnState&>(*exec.backend);
+}
+
+memory::data_type type_of(Dtype type) {
+    return type == Dtype::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+// An operand as oneDNN sees it: its strides say whether it is transposed.
+memory::desc operand_desc(int64_t rows, int64_t cols, const Operand& operand) {
+    const int64_t ld = operand.tensor.ld;
+    return {{rows, cols},
+            type_of(operand.tensor.dtype),
+            operand.is_transposed ? memory::dims{1, ld} : memory::dims{ld, 1}};
+}
+
+matmul::primitive_desc describe(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
+                                const memory::desc& d, const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+    return matmul::primitive_desc(engine, a, b, d, attributes, true);
+#else
+    return matmul::primitive_desc(matmul::desc(a, b, d), attributes, engine, true);
+#endif
+}
+
+Product make_product(OneDnnState& state, const Tensor& d, const Operand& a, const Operand& b, int64_t depth,
+                     bool accumulate) {
+    const memory::desc a_desc = operand_desc(d.rows(), depth, a), b_desc = operand_desc(depth, d.cols(), b);
+    const memory::desc d_desc({d.rows(), d.cols()}, type_of(d.dtype), memory::dims{d.cols(), 1});
+    dnnl::primitive_attr attributes;
+    if (accumulate) {
+        dnnl::post_ops sum;
+        sum.append_sum(1.0f);
+        attributes.set_post_ops(sum);
+    }
+    Product product;
+    const matmul::primitive_desc description = describe(state.engine, a_desc, b_desc, d_desc, attributes);
+    if (!description) return product;
+    product.primitive.emplace(description);
+    product.a = memory(a_desc, state.engine, DNNL_MEMORY_NONE);
+    product.b = memory(b_desc, state.engine, DNNL_MEMORY_NONE);
+    product.d = memory(d_desc, state.engine, DNNL_MEMORY_NONE);
+    product.arguments = {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.d}};
+    return product;
+}
+
+}  // namespace
+
+bool onednn_is_fast(Dtype type) {
+    if (type == Dtype::bf16) return __builtin_cpu_supports("avx512bf16");
+    return type == Dtype::f32 && __builtin_cpu_supports("avx512f");
+}
+
+bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {
+    if (!d.dense()) return false;
+    OneDnnState& state = state_of(exec);
+    const Key key = {d.rows(),        d.cols(),        depth,          a.tensor.ld, b.tensor.ld,
+                     a.is_transposed, b.is_transposed, a.tensor.dtype, d.dtype,     bool(c)};
+    auto at = state.products.find(key);
+    if (at == state.products.end())
+        at = state.products.emplace(key, make_product(state, d, a, b, depth, bool(c))).first;
+    Product& product = at->second;
+    if (!product.primitive) return false;
+    // a residual is copied first and then added to, while it is in the cache
+    if (c && c.data != d.data) Cpu::cast(exec, d, c);
+    omp_set_num_threads(exec.threads);
+    product.a.set_data_handle(a.tensor.data);
+    product.b.set_data_handle(b.tensor.data);
+    product.d.set_data_handle(d.data);
+    product.primitive->execute(state.stream, product.arguments);
+    state.stream.wait();
+    return true;
+}
+
+}  // namespace coeus::cpu

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus::cpu {
+
+/// d = op(a) op(b) + c in f64: the reference of all other products, by a library that shares no code with
+/// them.
+void openblas_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth);
+
+}  // namespace coeus::cpu

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways to multiply matrices that gemm chooses from by CPU, each against plain loops, also where this CPU
+// would not choose them.
+#include "../../../src/kernels/cpu/onednn_gemm.hpp"
+#include "../../../src/kernels/cpu/openblas_gemm.hpp"
+#include "../../../src/kernels/cpu/packed_gemm.hpp"
+#include "coeus/base/random.hpp"
+#include "coeus/kernels/workspace.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+struct Case {
+    int64_t m, n, k;
+    bool a_transposed, b_transposed;
+    enum { none, accumulate, residual } c;
+};
+
+const Case cases[] = {{1, 1, 1, false, false, Case::none},
+                      {7, 5, 3, false, true, Case::residual},
+                      {33, 17, 64, true, false, Case::accumulate},
+                      {64, 96, 31, true, true, Case::none},
+                      {50, 130, 70, false, false, Case::residual}};
+
+void fill(Tensor t, uint64_t stream) {
+    const RandomStream random(1, stream);
+    for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, random.uniform(uint64_t(i)) - 0.5);
+}
+
+// Runs one way over all cases; returns the worst normalised error. `type` of a and b, `d_type` of the result.
+template <class Gemm>
+double worst_error(Dtype type, Dtype d_type, const Gemm& gemm) {
+    double worst = 0;
+    for (const Case& c : cases) {
+        OwnedTensor a(type, c.a_transposed ? Shape{c.k, c.m} : Shape{c.m, c.k}),
+            b(type, c.b_transposed ? Shape{c.n, c.k} : Shape{c.k, c.n});
+        OwnedTensor d(d_type, {c.m, c.n}), residual(d_type, {c.m, c.n});
+        fill(a, 1), fill(b, 2), fill(d, 3), fill(residual, 4);
+        const Tensor added = c.c == Case::none         ? Tensor{}
+                             : c.c == Case::accumulate ? Tensor(d)
+                                                       : Tensor(residual);
+        std::vector<double> expected, actual;
+        for (int64_t i = 0; i < c.m; ++i)
+            for (int64_t j = 0; j < c.n; ++j) {
+                double sum = added ? element(added, i * c.n + j) : 0;
+                for (int64_t p = 0; p < c.k; ++p)
+                    sum += element(a, c.a_transposed ? p * c.m + i : i * c.k + p) *
+                           element(b, c.b_transposed ? j * c.k + p : p * c.n + j);
+                expected.push_back(sum);
+            }
+        Exec exec;
+        exec.threads = 2;
+        exec.workspace = Arena(1 << 22, "workspace");
+        if (!gemm(exec, Tensor(d), Operand(a, c.a_transposed), Operand(b, c.b_transposed), added, c.k))
+            return -1;
+        for (int64_t i = 0; i < c.m * c.n; ++i) actual.push_back(element(d, i));
+        const double error = normalised_error(actual, expected);
+        worst = error <= worst ? worst : error;
+    }
+    return worst;
+}
+
+}  // namespace
+
+TEST_CASE("gemm by oneDNN: f32, transposed, accumulated, with a residual") {
+    CHECK(worst_error(Dtype::f32, Dtype::f32, cpu::onednn_gemm) >= 0);
+    CHECK(worst_error(Dtype::f32, Dtype::f32, cpu::onednn_gemm) <= 1e-6);
+}
+
+TEST_CASE("gemm by oneDNN: bf16 where this CPU has it, and a clear no elsewhere") {
+    for (Dtype d : {Dtype::bf16, Dtype::f32}) {
+        const double error = worst_error(Dtype::bf16, d, cpu::onednn_gemm);
+        CHECK((error == -1 || error <= (d == Dtype::bf16 ? 4e-3 : 1e-6)));
+        if (cpu::onednn_is_fast(Dtype::bf16)) CHECK(error >= 0);
+    }
+}
+
+TEST_CASE("gemm by oneDNN refuses a strided destination") {
+    OwnedTensor a(Dtype::f32, {4, 4}), d(Dtype::f32, {4, 8});
+    Exec exec;
+    CHECK_FALSE(cpu::onednn_gemm(exec, d.view.slice_cols(0, 4), Operand(a), Operand(a), {}, 4));
+}
+
+TEST_CASE("gemm by OpenBLAS: f64") {
+    CHECK(worst_error(Dtype::f64, Dtype::f64,
+                      [](auto&&... arguments) { return cpu::openblas_gemm(arguments...), true; }) <= 1e-14);
+}
+
+TEST_CASE("gemm by packed panels: every type") {
+    const auto packed = [](auto&&... arguments) { return cpu::packed_gemm(arguments...), true; };
+    CHECK(worst_error(Dtype::f64, Dtype::f64, packed) <= 1e-14);
+    CHECK(worst_error(Dtype::f32, Dtype::f32, packed) <= 1e-6);
+    CHECK(worst_error(Dtype::bf16, Dtype::f32, packed) <= 1e-6);
+    CHECK(worst_error(Dtype::bf16, Dtype::bf16, packed) <= 4e-3);
+}
