@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/decoder_config.hpp"
+
+#include "support/model.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <functional>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+// What validate() says of the tiny model after a change, or "".
+std::string complaint(const std::function<void(DecoderConfig&)>& change) {
+    DecoderConfig config = tiny_config();
+    change(config);
+    try {
+        config.validate();
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("a model's shapes are checked") {
+    CHECK(complaint([](DecoderConfig&) {}) == "");
+    CHECK(complaint([](DecoderConfig& c) { c.dim = 0; }) == "model.dim = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.layers = -1; }) == "model.n_layers = -1: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.heads = 0; }) == "model.n_heads = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 0; }) == "model.n_kv_heads = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.ffn_hidden = 0; }) ==
+          "model.ffn_hidden = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.vocab = 0; }) == "model.vocab_size = 0: must be at least 1");
+}
+
+TEST_CASE("heads must fit, and the nearest numbers that do are named") {
+    CHECK(complaint([](DecoderConfig& c) {
+              c.heads = 7;
+              c.head_dim = 0;
+          }) == "model.n_heads = 7: must divide model.dim = 24 (nearest: 6 or 8)");
+    CHECK(complaint([](DecoderConfig& c) {
+              c.heads = 48;
+              c.head_dim = 0;
+          }) == "model.n_heads = 48: must divide model.dim = 24 (nearest: 24)");
+    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 3; }) ==
+          "model.n_kv_heads = 3: must divide model.n_heads = 4 (nearest: 2 or 4)");
+    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 9; }) ==
+          "model.n_kv_heads = 9: must divide model.n_heads = 4 (nearest: 4)");
+    CHECK(complaint([](DecoderConfig& c) { c.head_dim = 5; }) ==
+          "model.head_dim = 5: must be even, because RoPE rotates pairs (nearest: 6)");
+}
+
+TEST_CASE("constants must be positive numbers") {
+    for (const double wrong : {0.0, -1.0, std::nan("")}) {
+        CHECK_THAT(complaint([&](DecoderConfig& c) { c.norm_eps = wrong; }),
+                   Catch::StartsWith("model.norm_eps = ") &&
+                       Catch::EndsWith(": must be greater than 0 (usual: 1e-5)"));
+        CHECK_THAT(complaint([&](DecoderConfig& c) { c.rope_theta = wrong; }),
+                   Catch::StartsWith("model.rope_theta = ") &&
+                       Catch::EndsWith(": must be greater than 0 (usual: 500000)"));
+    }
+}
+
+TEST_CASE("Llama's feed-forward width") {
+    CHECK(llama_ffn_hidden(256, 1, 256) == 768);
+    CHECK(llama_ffn_hidden(4096, 1.3, 1024) == 14336);
+    CHECK(llama_ffn_hidden(8192, 1.3, 4096) == 28672);
+    CHECK(llama_ffn_hidden(16384, 1.2, 4096) == 53248);
+    CHECK(llama_ffn_hidden(3, 1, 1) == 8);
+    CHECK(llama_ffn_hidden(1, 1, 256) == 256);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/plan/machine.hpp"
+
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+int gemm_calls = 0;
+
+// The CPU's table with a product that only counts.
+Kernels counting_kernels() {
+    Kernels table = cpu_kernels();
+    table.gemm = [](Exec&, Tensor, Operand, Operand, Tensor) { ++gemm_calls; };
+    return table;
+}
+
+double peak(int threads, Dtype dtype, const std::string& cpu, const std::filesystem::path& cache) {
+    Exec exec;
+    exec.threads = threads;
+    return cpu_peak_flops(exec, counting_kernels(), dtype, cpu, cache.string());
+}
+
+}  // namespace
+
+TEST_CASE("peaks of GPUs are dense bf16 figures; an unknown one has none") {
+    CHECK(gpu_peak_flops("NVIDIA A100-SXM4-80GB") == 312e12);
+    CHECK(gpu_peak_flops("NVIDIA H100 80GB HBM3") == 989.4e12);
+    CHECK(gpu_peak_flops("NVIDIA H100 PCIe") == 756e12);
+    CHECK(gpu_peak_flops("NVIDIA H100 NVL") == 835e12);
+    CHECK(gpu_peak_flops("NVIDIA H200") == 989.4e12);
+    CHECK(gpu_peak_flops("NVIDIA H20") == 148e12);
+    CHECK(gpu_peak_flops("NVIDIA B200") == 2.25e15);
+    CHECK(gpu_peak_flops("NVIDIA GB200") == 2.5e15);
+    CHECK(gpu_peak_flops("NVIDIA L40S") == 362e12);
+    CHECK_FALSE(gpu_peak_flops("NVIDIA GeForce RTX 9999").has_value());
+    CHECK_FALSE(gpu_peak_flops("").has_value());
+}
+
+TEST_CASE("the CPU's peak is measured once for each CPU, number of threads and type") {
+    const TemporaryFolder folder;
+    const auto cache = folder.path() / "deep" / "peaks";
+    gemm_calls = 0;
+    const double first = peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache);
+    CHECK(first > 0);
+    CHECK(gemm_calls > 1);
+    CHECK(read_file(cache).ends_with("\tSome CPU @ 2.0 GHz, 2 threads, float32\n"));
+
+    gemm_calls = 0;
+    CHECK(relatively_close(peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache), first, 1e-4));
+    CHECK(gemm_calls == 0);
+
+    peak(1, Dtype::f32, "Some CPU @ 2.0 GHz", cache);
+    CHECK(gemm_calls > 0);
+    gemm_calls = 0;
+    peak(2, Dtype::bf16, "Some CPU @ 2.0 GHz", cache);
+    CHECK(gemm_calls > 0);
+    gemm_calls = 0;
+    peak(2, Dtype::f32, "Some CPU", cache);
+    CHECK(gemm_calls > 0);
+    gemm_calls = 0;
+    CHECK(relatively_close(peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache), first, 1e-4));
+    CHECK(gemm_calls == 0);
+}
+
+TEST_CASE("a cache of peaks that is damaged, absent or not writable is measured again") {
+    const TemporaryFolder folder;
+    for (const std::string damaged :
+         {"nonsense\n", "\n\n", "0\tCPU, 1 threads, float32\n", "-5\tCPU, 1 threads, float32\n"}) {
+        CAPTURE(damaged);
+        write_file(folder / "peaks", damaged);
+        gemm_calls = 0;
+        CHECK(peak(1, Dtype::f32, "CPU", folder / "peaks") > 0);
+        CHECK(gemm_calls > 0);
+    }
+    gemm_calls = 0;
+    CHECK(peak(1, Dtype::f32, "CPU", "") > 0);
+    write_file(folder / "file", "");
+    CHECK(peak(1, Dtype::f32, "CPU", folder.path() / "file" / "peaks") > 0);
+    CHECK(gemm_calls > 0);
+}
+
+TEST_CASE("the probe runs the real product in every type") {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        Exec exec;
+        CHECK(cpu_peak_flops(exec, cpu_kernels(), dtype, "CPU", "") > 1e8);
+    }
+}
+
+TEST_CASE("peaks are cached under XDG_CACHE_HOME or HOME") {
+    const char* home = std::getenv("HOME");
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    const std::string old_home = home ? home : "", old_cache = cache ? cache : "";
+    setenv("XDG_CACHE_HOME", "/x", 1);
+    CHECK(default_peak_cache() == "/x/coeus/peaks");
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", "/home/someone", 1);
+    CHECK(default_peak_cache() == "/home/someone/.cache/coeus/peaks");
+    unsetenv("HOME");
+    CHECK(default_peak_cache() == "");
+    if (home) setenv("HOME", old_home.c_str(), 1);
+    if (cache) setenv("XDG_CACHE_HOME", old_cache.c_str(), 1);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan against what runs use: arenas of exactly the planned sizes serve a training step and a validation,
+// their peaks are the plan, and the process grows by it.
+#include "coeus/plan/memory.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/models/registry.hpp"
+#include "coeus/optim/adam.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+void train_once(TestModel& model, TestBatch& batch) {
+    const Adam adam({});
+    adam.begin_step(model.scalars, 1, 1e-3, batch.valid_labels());
+    model.zero_gradients();
+    model.forward_backward(batch);
+    adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
+    adam.update(model.exec, cpu_kernels(), model.parameters(), model.scalars);
+}
+
+}  // namespace
+
+TEST_CASE("a training step and a validation use exactly what was planned") {
+    for (const StateTypes& types :
+         {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::f32},
+          StateTypes{Dtype::f32, Dtype::bf16}, StateTypes{Dtype::bf16, Dtype::bf16}})
+        for (const bool tied : {false, true})
+            for (const NormType norm : {NormType::rms_norm, NormType::layer_norm, NormType::np_layer_norm})
+                for (const BatchShape& shape : {BatchShape{1, 1}, BatchShape{3, 7}, BatchShape{2, 131}})
+                    for (const int threads : {1, 2}) {
+                        CAPTURE(name_of(types.master), name_of(types.compute), tied, int(norm), shape.seq_len,
+                                threads);
+                        DecoderConfig config = tiny_config();
+                        config.tied = tied;
+                        config.norm_type = norm;
+                        TestModel model(config, types, shape, threads);
+                        TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
+                        if (shape.seq_len > 1) batch.split_documents(3, true);
+                        train_once(model, batch);
+                        CHECK(std::isfinite(model.scalars.loss));
+                        CHECK(model.frame.peak_bytes() == model.plan.activations);
+                        CHECK(model.frame.peak_entries() == model.plan.frame_entries);
+                        CHECK(model.temp.peak() == model.plan.temporaries);
+                        CHECK(model.exec.workspace.peak() == model.plan.workspace);
+                        model.evaluate(batch);  // throws where it needs more
+                        model.logits(batch);
+                    }
+}
+
+TEST_CASE("a plan of several chunks of logits holds") {
+    DecoderConfig config = tiny_config();
+    config.vocab = 6601;
+    for (const StateTypes& types :
+         {StateTypes{Dtype::f32, Dtype::f32}, StateTypes{Dtype::f32, Dtype::bf16}}) {
+        TestModel model(config, types, {3, 257});
+        TestBatch batch(3, 257, config.vocab);
+        train_once(model, batch);
+        CHECK(model.temp.peak() == model.plan.temporaries);
+        CHECK(model.exec.workspace.peak() == model.plan.workspace);
+        model.evaluate(batch);
+    }
+}
+
+TEST_CASE("the plan is the larger of training and validation") {
+    const Decoder decoder(tiny_config(), {}, 64);
+    const BatchShape small = {1, 8}, large = {4, 64}, none = {};
+    const MemoryPlan training = plan_training(decoder, large, none, 1),
+                     both = plan_training(decoder, large, small, 1),
+                     validation = plan_training(decoder, small, large, 1),
+                     least = plan_training(decoder, small, none, 1);
+    CHECK(both.activations == training.activations);
+    CHECK(both.workspace == training.workspace);
+    CHECK(validation.activations > least.activations);
+    CHECK(validation.activations < training.activations);  // evaluation holds one block at a time
+    CHECK(validation.temporaries > least.temporaries);
+    CHECK(validation.state.total() == training.state.total());
+}
+
+TEST_CASE("state and tables of a plan") {
+    const DecoderConfig& config = find_flavor(find_family("llama3"), "debugmodel");
+    const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 100);
+    const MemoryPlan plan = plan_training(decoder, {1, 100}, {}, 1);
+    const int64_t n = config.parameters();
+    CHECK(plan.state.master == 4 * n);
+    CHECK(plan.state.compute == 2 * n);
+    CHECK(plan.state.gradients == 4 * n);
+    CHECK(plan.state.moments == 8 * n);
+    CHECK(plan.tables == 100 * 16 * 4);
+    CHECK(plan.batches == 0);  // the loader's; whoever makes one adds it
+    CHECK(plan.total() ==
+          18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace + plan.batches);
+}
+
+TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
+    for (const StateTypes& types :
+         {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
+        Decoder decoder(tiny_config(), types, 19);
+        const MemoryPlan plan = plan_generation(decoder, {3, 19}, 2);
+        CHECK(plan.state.gradients == 0);
+        CHECK(plan.state.moments == 0);
+        CHECK(plan.activations < plan_training(decoder, {3, 19}, {}, 2).activations);
+        decoder.parameters().allocate(false);
+        decoder.parameters().initialise(1, 1);
+        Exec exec;
+        exec.threads = 2;
+        exec.workspace = Arena(plan.workspace, "workspace");
+        decoder.parameters().refresh_compute(exec, cpu_kernels());
+        Frame frame(plan.activations, plan.frame_entries);
+        Arena temp(plan.temporaries, "temporaries");
+        StepScalars scalars;
+        TestBatch batch(3, 19, 37);
+        const Batch view = batch.view();
+        Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
+        const OwnedTensor logits(types.accumulate(), {3, 37});
+        Stage(decoder).last_logits(c, logits);
+        CHECK(std::isfinite(element(logits, 110)));
+        CHECK(frame.peak_bytes() == plan.activations);
+        CHECK(temp.peak() == plan.temporaries);
+        CHECK(exec.workspace.peak() == plan.workspace);
+    }
+}
+
+TEST_CASE("the process grows by what was planned") {
+    DecoderConfig config = find_flavor(find_family("llama3"), "debugmodel");
+    const BatchShape shape = {2, 512};
+    { TestModel warm(tiny_config(), {}, {2, 16}); }  // what libraries take once
+    const int64_t before = resident_bytes();
+    TestModel model(config, {}, shape);
+    TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
+    train_once(model, batch);
+    const double grown = double(resident_bytes() - before), planned = double(model.plan.total());
+    CHECK(grown >= 0.97 * planned);
+    CHECK(grown <= 1.03 * planned + double(16 << 20));
+    const int64_t after = resident_bytes();
+    for (int step = 0; step < 2; ++step) train_once(model, batch);
+    CHECK(resident_bytes() <= after + (1 << 20));
+}
+
+TEST_CASE("a plan is printed with the largest terms first") {
+    MemoryPlan plan;
+    plan.state.master = int64_t(1) << 30;
+    plan.state.moments = int64_t(2) << 30;
+    plan.activations = int64_t(3) << 30;
+    plan.temporaries = 512;
+    CHECK(plan.text(int64_t(8) << 30) ==
+          "memory plan per rank:\n"
+          "  activations                     3.00 GiB\n"
+          "  optimizer moments               2.00 GiB\n"
+          "  weights                         1.00 GiB\n"
+          "  temporaries                        512 B\n"
+          "  total                           6.00 GiB of 8.00 GiB");
+}
+
+TEST_CASE("a run that does not fit is refused with its largest terms and what to change") {
+    MemoryPlan plan;
+    plan.state.master = int64_t(1) << 30;
+    plan.state.moments = int64_t(2) << 30;
+    plan.state.gradients = int64_t(1) << 29;
+    plan.activations = int64_t(3) << 30;
+    CHECK_NOTHROW(require_fits(plan, plan.total()));
+    CHECK_THROWS_AS(require_fits(plan, plan.total() - 1), ConfigError);
+    CHECK_THROWS_WITH(
+        require_fits(plan, int64_t(4) << 30),
+        "the run needs 6.50 GiB per rank, but this host allows 4.00 GiB; the largest terms: "
+        "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Lower "
+        "training.local_batch_size (global_batch_size keeps the step's size by accumulation) or "
+        "training.seq_len");
+    plan.activations = 1 << 20;
+    CHECK_THROWS_WITH(
+        require_fits(plan, int64_t(2) << 30),
+        Catch::Contains("optimizer moments 2.00 GiB, weights 1.00 GiB, gradients 512.00 MiB. Choose a "
+                        "smaller model.flavor") ||
+            Catch::Contains("gradients 512.0 MiB. Choose a smaller model.flavor"));
+}
+
+TEST_CASE("a 405B model is planned without its memory") {
+    const int64_t before = resident_bytes();
+    const Decoder decoder(find_flavor(find_family("llama3"), "405B"), {Dtype::f32, Dtype::bf16}, 8192);
+    const MemoryPlan plan = plan_training(decoder, {1, 8192}, {}, 8);
+    CHECK(plan.total() > int64_t(18) * 405853388800);
+    CHECK(resident_bytes() - before < (int64_t(64) << 20));
+    CHECK_THROWS_WITH(require_fits(plan, memory_limit_bytes()), Catch::Contains("optimizer moments"));
+}
