@@ -209,7 +209,7 @@ std::string Object::string_attribute(const std::string& name) const {
         // read with the stored type: HDF5 does not convert between character sets
         char* text = nullptr;
         COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), attribute.type.id(), &text), file_);
-        const std::string value = text ? text : "";
+        std::string value = text ? text : "";
         H5free_memory(text);
         return value;
     }

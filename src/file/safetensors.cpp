@@ -184,8 +184,9 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
     }
     int64_t offset = 0;
     for (const auto& [name, tensor] : tensors) {
-        const auto* known = std::find_if(std::begin(dtypes), std::end(dtypes),
-                                         [&](const auto& pair) { return pair.second == tensor.dtype; });
+        const auto* known =
+            std::find_if(std::begin(dtypes), std::end(dtypes),
+                         [dtype = tensor.dtype](const auto& pair) { return pair.second == dtype; });
         require(known != std::end(dtypes) && tensor.dense(), "a tensor that safetensors files cannot hold");
         Json shape = Json::array();
         for (int i = 0; i < tensor.shape.rank; ++i) shape.push(tensor.shape[i]);

@@ -132,7 +132,8 @@ void remove_old(const std::string& folder, int64_t keep_latest) {
 std::string Checkpoint::write(const std::string& name, const TrainRecord& train,
                               const std::vector<CheckpointTensor>& tensors,
                               std::optional<Dtype> dtype) const {
-    const std::string path = (fs::path(folder_) / name).string(), part = path + ".part";
+    std::string path = (fs::path(folder_) / name).string();
+    const std::string part = path + ".part";
     try {
         std::vector<Place> places(tensors.size());
         on_first_rank(ranks_, [&] {
