@@ -235,7 +235,7 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
                    const fs::path& cache_folder, int threads) {
     const Corpus corpus(inputs);
     const std::string content = content_of(corpus, tokenizer);
-    const fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
+    fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
     const Timer timer;
     const Tokenized done = make(corpus, tokenizer, file, threads, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),

@@ -25,7 +25,7 @@ class TokenFile {
 public:
     /// ConfigError: absent, truncated, not HDF5, no /tokens, another type or layout than above, offsets of
     /// documents that do not ascend from 0 to the number of tokens, a mask of another length.
-    explicit TokenFile(const std::filesystem::path& file);
+    explicit TokenFile(const std::filesystem::path& path);
 
     const std::string& path() const { return map_.path(); }
     int64_t num_tokens() const { return tokens_.count; }

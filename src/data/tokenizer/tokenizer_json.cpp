@@ -161,7 +161,7 @@ Json pre_tokenizer_of(const TokenizerFile& t) {
 
 // One text: BOS A; a pair of texts: BOS A BOS B.
 Json post_processor_of(const TokenizerFile& t) {
-    const Json byte_step = byte_level(true, true);
+    Json byte_step = byte_level(true, true);
     if (!t.bos) return byte_step;
     int32_t id = -1;
     for (const auto& token : t.added)

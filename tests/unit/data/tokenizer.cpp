@@ -217,12 +217,12 @@ TEST_CASE("tokenizer: a stream gives whole characters as soon as they are comple
             if (tokenizer.bytes_of(id) == std::string(1, char(byte))) bytes.push_back(id);
     }
     REQUIRE(bytes.size() == 2);
-    CHECK(stream.push(bytes[0]) == "");
-    CHECK(stream.push(bytes[1]) == "");
+    CHECK(stream.push(bytes[0]).empty());
+    CHECK(stream.push(bytes[1]).empty());
     CHECK(stream.push(tokenizer.encode("a")[0]) == "\uFFFDa");
     stream.push(bytes[0]);
     CHECK(stream.finish() == "\uFFFD");
-    CHECK(stream.finish() == "");
+    CHECK(stream.finish().empty());
 }
 
 TEST_CASE("tokenizer: parts give the ids of the whole") {
