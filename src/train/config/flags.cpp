@@ -21,10 +21,10 @@ bool read_number(const std::string& text, Number& value) {
     return error == std::errc{} && end == text.data() + text.size();
 }
 
-// "unknown option '--x'" -> "x"
+// "--x=1" -> "x"
 std::string bare(std::string name) {
     name.erase(0, name.find_first_not_of('-'));
-    return name;
+    return name.substr(0, name.find('='));
 }
 
 }  // namespace
@@ -74,7 +74,9 @@ void Flags::parse(const std::vector<std::string>& arguments) {
         throw ConfigError("coeus {}: unknown option --{}{}; options: --{}", command_, name,
                           near.empty() ? "" : ", did you mean --" + near + "?", join(names, ", --"));
     } catch (const po::invalid_command_line_syntax& error) {
-        throw ConfigError("coeus {}: --{} needs a value", command_, bare(error.get_option_name()));
+        throw ConfigError("coeus {}: --{} {}", command_, bare(error.get_option_name()),
+                          error.kind() == po::invalid_command_line_syntax::extra_parameter ? "takes no value"
+                                                                                           : "needs a value");
     } catch (const po::error& error) {
         throw ConfigError("coeus {}: {}", command_, error.what());
     }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a text to a model that has learnt it by heart, and what `coeus generate` writes with it.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string sentence = "The dog sat on the mat, and the cat sat on the log.\n";
+
+// Trained once for all cases here.
+class Trained {
+public:
+    Trained() {
+        std::string text;
+        for (int i = 0; i < 60; ++i) text += sentence;
+        write_file(folder_ / "text.txt", text);
+        const Outcome tokenizer = run_coeus({"tokenizer", (folder_ / "text.txt").string(), "--vocab_size=270",
+                                             "--output", tokens().string()});
+        INFO(tokenizer.output);
+        REQUIRE(tokenizer.exit_code == 0);
+        train_tiny(run(), folder_ / "text.txt",
+                   {"--model.hf_assets_path=" + tokens().string(), "--model.vocab_size=288", steps(60),
+                    "--training.seq_len=32", "--metrics.log_freq=60", "--checkpoint.enable"});
+        REQUIRE(read_metrics(run()).losses().back() < 0.5);
+    }
+    fs::path run() const { return folder_ / "run"; }
+    fs::path tokens() const { return folder_ / "tokenizer"; }
+    fs::path path(const std::string& name) const { return folder_ / name; }
+
+private:
+    TemporaryFolder folder_;
+};
+
+const Trained& trained() {
+    static const Trained once;
+    return once;
+}
+
+Outcome generate(const fs::path& checkpoint, const Arguments& more) {
+    return run_coeus(Arguments{"generate", "--checkpoint", checkpoint.string()} + more);
+}
+
+std::string written(const Arguments& more, const fs::path& checkpoint = trained().run()) {
+    const Outcome outcome = generate(checkpoint, more);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    return outcome.output;
+}
+
+void expect_error(const fs::path& checkpoint, const Arguments& more, const std::string& message) {
+    const Outcome outcome = generate(checkpoint, more);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(count_of(" - error - ", outcome.output) == 1);
+    CHECK_THAT(outcome.output, Contains(message));
+}
+
+}  // namespace
+
+TEST_CASE("A text learnt by heart is written again") {
+    const Arguments prompt = {"--prompt", "The dog sat"}, long_enough = {"--length=40"};
+    const Arguments greedy = prompt + long_enough + Arguments{"--temperature=0"};
+    const std::string text = written(greedy);
+    CHECK_THAT(text, Catch::StartsWith(sentence));
+    CHECK(written(greedy + Arguments{"--seed=9"}) == text);
+    CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_k=1", "--seed=9"}) == text);
+    CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_p=0.01"}) == text);
+    // a prompt that is longer than what the model looks back at
+    CHECK(written(greedy + Arguments{"--context=3"}).starts_with("The dog sat"));
+    CHECK(written({"--prompt", sentence + sentence + "The dog", "--temperature=0", "--length=1",
+                   "--context=200"}) == sentence + sentence + "The dog sat\n");
+    // length counts tokens, and --prompt may be empty where there is a BOS
+    CHECK(written(prompt + Arguments{"--length=1"}).size() <
+          written(prompt + Arguments{"--length=2"}).size());
+    CHECK(written({"--temperature=0", "--length=9"}).size() > 9);
+}
+
+TEST_CASE("A seed gives one text") {
+    const Arguments hot = {"--prompt=The", "--temperature=2.5", "--length=30"};
+    const std::string text = written(hot + Arguments{"--seed=3"});
+    CHECK(written(hot + Arguments{"--seed=3"}) == text);
+    CHECK(written(hot + Arguments{"--seed=4"}) != text);
+    CHECK(written(hot + Arguments{"--seed=3", "--threads=2"}) == text);
+}
+
+TEST_CASE("A checkpoint can be named in several ways") {
+    const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=20"};
+    const std::string text = written(greedy);
+    CHECK(written(greedy, trained().run() / "checkpoint") == text);
+    CHECK(written(greedy, trained().run() / checkpoint_of(60)) == text);
+    CHECK(written(greedy, trained().run() / "checkpoint/model-00000060.h5") == text);
+    CHECK(written(greedy + Arguments{"--tokenizer", trained().tokens()}) == text);
+    // the form of a user's own folder: nothing but the model
+    const TemporaryFolder alone;
+    fs::copy_file(trained().run() / "checkpoint/model-00000060.h5", alone / "model-00000060.h5");
+    CHECK(written(greedy, alone.path()) == text);
+}
+
+TEST_CASE("generate says what is wrong") {
+    const Trained& all = trained();
+    expect_error(all.path("nowhere"), {}, all.path("nowhere").string() + ": there is no such file or folder");
+    fs::create_directories(all.path("empty"));
+    expect_error(all.path("empty"), {},
+                 all.path("empty").string() + " has no checkpoint (step-*.h5 or model-*.h5)");
+    expect_error(all.path("text.txt"), {}, "text.txt is not an HDF5 file");
+    write_token_file(all.path("tokens.h5"), {.tokens = {1, 2, 3}});
+    expect_error(all.path("tokens.h5"), {}, "tokens.h5 is an HDF5 file, but not a checkpoint of Coeus");
+    expect_error(all.run(), {"--tokenizer", all.path("empty")}, "tokenizer.json: no such file");
+    expect_error(all.run(), {"--temprature=1"},
+                 "coeus generate: unknown option --temprature, did you mean --temperature?");
+    expect_error(all.run(), {"--temperature=-1"}, "--temperature must be a number from 0 to 100, is \"-1\"");
+    expect_error(all.run(), {"--top_p=0"}, "--top_p must be a number from 1e-06 to 1, is \"0\"");
+    expect_error(all.run(), {"--top_k=few"},
+                 "--top_k must be a whole number of at least 0 and at most 2147483647, is \"few\"");
+    expect_error(all.run(), {"--length=0"}, "--length must be a whole number of at least 1");
+    expect_error(all.run(), {"--context=99999999"},
+                 "--context must be a whole number of at least 0 and at most 131072");
+    expect_error(all.run(), {"The dog"}, "coeus generate: 'The dog' is not understood");
+    const Outcome none = run_coeus({"generate"});
+    CHECK(none.exit_code == 2);
+    CHECK_THAT(none.output, Contains("coeus generate needs --checkpoint; see coeus help generate"));
+    const Outcome help = run_coeus({"help", "generate"});
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.output, Contains("--top_p P") && Contains("(default 0.8)"));
+    // a tokenizer larger than the model
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += fmt::format("word{} of {} ", i * 7919 % 1000, i * 104729 % 1000);
+    write_file(all.path("words.txt"), text);
+    REQUIRE(run_coeus({"tokenizer", all.path("words.txt"), "--vocab_size=289", "--output", all.path("large")})
+                .exit_code == 0);
+    expect_error(all.run(), {"--tokenizer", all.path("large")}, "has 289 tokens, but the model knows 288");
+}
