@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/raw_file.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <string_view>
+
+using namespace coeus;
+using Catch::Matchers::Contains;
+
+TEST_CASE("a file's bytes are written and read at positions", "[raw_file]") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "x";
+    {
+        RawFile file = RawFile::create(path);
+        file.write("world", 5, 6);
+        file.write("hello ", 6, 0);
+        file.sync();
+        CHECK(file.size() == 11);
+    }
+    CHECK(test::read_file(path) == "hello world");
+    const RawFile file = RawFile::open(path);
+    char part[4];
+    file.read(part, 4, 3);
+    CHECK(std::string_view(part, 4) == "lo w");
+    CHECK_THROWS_WITH(file.read(part, 4, 9), Contains("ends before byte 13"));
+    RawFile update = RawFile::open_for_update(path);
+    update.write("H", 1, 0);
+    update.reserve(100000);
+    CHECK(test::read_file(path).substr(0, 11) == "Hello world");
+}
+
+TEST_CASE("a mapped file is its content", "[raw_file]") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "x", "content");
+    test::write_file(folder / "empty", "");
+    MappedFile file(folder / "x");
+    const auto text = [&] {
+        return std::string_view(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    };
+    CHECK(text() == "content");
+    CHECK(MappedFile(folder / "empty").bytes().empty());
+    MappedFile moved = std::move(file);
+    file = std::move(moved);
+    CHECK(text() == "content");
+    CHECK(free_bytes(folder.path()) > 0);
+}
+
+TEST_CASE("publishing replaces the old file at once", "[raw_file]") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "x", "old");
+    test::write_file(folder / "x.part", "new");
+    publish_file(folder / "x.part", folder / "x");
+    CHECK(test::read_file(folder / "x") == "new");
+    CHECK_FALSE(std::filesystem::exists(folder / "x.part"));
+    CHECK_THROWS_WITH(publish_file(folder / "gone", folder / "x"),
+                      Contains("gone cannot be renamed to") && Contains("No such file"));
+}
+
+TEST_CASE("files that cannot be opened", "[raw_file]") {
+    const test::TemporaryFolder folder;
+    CHECK_THROWS_WITH(RawFile::open(folder / "no"), Contains("no: there is no such file"));
+    CHECK_THROWS_AS(RawFile::open(folder / "no"), ConfigError);
+    CHECK_THROWS_WITH(MappedFile(folder.path()), Contains("is a folder, not a file"));
+    CHECK_THROWS_WITH(RawFile::create((folder / "no") / "x"),
+                      Contains("x cannot be made: No such file or directory"));
+    CHECK_THROWS_AS(RawFile::open_for_update(folder / "no"), SystemError);
+    CHECK_THROWS_AS(free_bytes(folder / "no"), SystemError);
+}
