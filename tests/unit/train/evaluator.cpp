@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The validation loss: every sample once, whatever the batch size; the mean over valid tokens.
+#include "coeus/train/evaluator.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+#include "unit/data/token_files.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t seq_len = 4;
+
+Config config_with(int64_t sequences, int64_t steps, bool document_mask = false) {
+    Config config;
+    config.validation.enable = true;
+    config.validation.local_batch_size = sequences;
+    config.validation.steps = steps;
+    config.validation.seq_len = seq_len;
+    config.training.document_mask = document_mask;
+    return config;
+}
+
+ValidationMetrics validate(const Sampler& sampler, const Config& config) {
+    Engine engine(tiny_config(),
+                  {.types = {.master = Dtype::f64, .compute = Dtype::f64},
+                   .training = {.sequences = 1, .seq_len = seq_len},
+                   .validation = {.sequences = config.validation.local_batch_size, .seq_len = seq_len}});
+    engine.allocate();
+    engine.decoder().parameters().initialise(5, 1);
+    engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+    Evaluator evaluator(config, sampler);
+    const ValidationMetrics first = evaluator.run(engine, Communicator::self());
+    CHECK(evaluator.run(engine, Communicator::self()).loss == first.loss);
+    return first;
+}
+
+}  // namespace
+
+TEST_CASE("evaluator: batches of any size give one loss") {
+    const TemporaryFolder folder;
+    // 7 windows of 5 tokens below 37, every third token no label
+    std::vector<uint8_t> mask;
+    for (int i = 0; i < 36; ++i) mask.push_back(i % 3 != 1);
+    const TokenFile file(counting_file(folder / "tokens.h5", 36, {3, 11, 12, 30}, mask));
+    const Sampler sampler(file, {.seq_len = seq_len});
+    const ValidationMetrics one = validate(sampler, config_with(1, -1));
+    int64_t valid = 0;
+    for (int64_t window = 0; window < 7; ++window)
+        for (int64_t t = 1; t <= seq_len; ++t) valid += mask[size_t(window * 5 + t)];
+    CHECK(one.tokens == valid);
+    CHECK(one.loss > 3);
+    CHECK(one.loss < 5);
+    CHECK(one.seconds > 0);
+    CHECK(one.tps > 0);
+    for (int64_t sequences : {2, 3, 7, 10}) {
+        const ValidationMetrics some = validate(sampler, config_with(sequences, -1));
+        CHECK(some.tokens == valid);
+        CHECK(relatively_close(some.loss, one.loss, 1e-13));
+    }
+    // documents matter where they are asked for
+    const double masked = validate(sampler, config_with(3, -1, true)).loss;
+    CHECK(!relatively_close(masked, one.loss, 1e-6));
+    CHECK(relatively_close(masked, validate(sampler, config_with(2, -1, true)).loss, 1e-13));
+}
+
+TEST_CASE("evaluator: steps count batches") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "tokens.h5", 36));
+    const Sampler sampler(file, {.seq_len = seq_len});
+    CHECK(validate(sampler, config_with(2, 2)).tokens == 4 * seq_len);
+    CHECK(validate(sampler, config_with(1, 4)).loss == validate(sampler, config_with(1, 4)).loss);
+    CHECK(relatively_close(validate(sampler, config_with(1, 4)).loss,
+                           validate(sampler, config_with(2, 2)).loss, 1e-13));
+    CHECK(validate(sampler, config_with(2, 100)).tokens == 7 * seq_len);
+}
+
+TEST_CASE("evaluator: samples without any label are an error") {
+    const TemporaryFolder folder;
+    const TokenFile file(counting_file(folder / "tokens.h5", 10, {}, std::vector<uint8_t>(10, 0)));
+    const Sampler sampler(file, {.seq_len = seq_len});
+    CHECK_THROWS_AS(validate(sampler, config_with(1, -1)), ConfigError);
+    CHECK_THROWS_WITH(
+        validate(sampler, config_with(1, -1)),
+        "validation: none of the tokens of its 2 samples is a label, so that there is no loss; look at "
+        "/loss_mask of the validation data");
+}

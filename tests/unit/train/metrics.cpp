@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines of the terminal and of metrics.jsonl, the file after a resume, and rates.
+#include "coeus/train/metrics.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/json.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <regex>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+StepMetrics some_step() {
+    return {.step = 7,
+            .loss = 8.051123456789012,
+            .loss_max = 8.25,
+            .grad_norm = 1.25,
+            .lr = 3e-4,
+            .tokens_seen = 28672,
+            .tps = 12345.6,
+            .tflops = 0.128,
+            .mfu = 37.5,
+            .memory_gib = 1.25,
+            .memory_percent = 5.125,
+            .step_s = 0.5,
+            .data_s = 0.125,
+            .eta_s = 187};
+}
+
+std::string line_of(int64_t step) {
+    return fmt::format("{{\"step\":{}}}", step);
+}
+
+}  // namespace
+
+TEST_CASE("metrics: the terminal's line") {
+    StepMetrics m = some_step();
+    CHECK(console_line(m, false) ==
+          "step:  7  loss:  8.05112  grad_norm:  1.2500  memory:  1.25GiB(5.12%)  tps: 12,346  "
+          "tflops: 0.13  mfu: 37.50%  eta: 3 m 07 s");
+    m.mfu.reset();
+    m.step = 12345;
+    CHECK(console_line(m, false).starts_with("step: 12345  loss: "));
+    CHECK(console_line(m, false).find("  mfu: N/A  ") != std::string::npos);
+    const ValidationMetrics v = {.step = 100,
+                                 .loss = 4.19994,
+                                 .tokens = 5,
+                                 .seconds = 1,
+                                 .tps = 999.5,
+                                 .memory_gib = 12.5,
+                                 .memory_percent = 50};
+    CHECK(console_line(v, false) ==
+          "validate step: 100  loss:  4.1999  memory: 12.50GiB(50.00%)  tps: 1,000");
+}
+
+TEST_CASE("metrics: colours change nothing but the colour") {
+    const std::regex code("\033\\[\\d+m");
+    const std::string plain = console_line(some_step(), false), colored = console_line(some_step(), true);
+    CHECK(colored != plain);
+    CHECK(std::regex_replace(colored, code, "") == plain);
+    CHECK(colored.starts_with("\033[31mstep:  7\033[0m  \033[32mloss:"));
+    CHECK(std::regex_replace(console_line(ValidationMetrics{}, true), code, "") ==
+          console_line(ValidationMetrics{}, false));
+}
+
+TEST_CASE("metrics: the JSON line keeps every digit") {
+    StepMetrics m = some_step();
+    const JsonDocument document = JsonDocument::parse(json_line(m), "line");
+    const JsonView line = document.root();
+    CHECK(line.integer("step") == 7);
+    CHECK(line.number("loss") == m.loss);
+    CHECK(line.number("loss_max") == m.loss_max);
+    CHECK(line.number("grad_norm") == m.grad_norm);
+    CHECK(line.number("lr") == m.lr);
+    CHECK(line.integer("tokens_seen") == m.tokens_seen);
+    CHECK(line.number("tps") == m.tps);
+    CHECK(line.number("tflops") == m.tflops);
+    CHECK(line.number("mfu") == 37.5);
+    CHECK(line.number("memory_gib") == 1.25);
+    CHECK(line.number("step_s") == 0.5);
+    CHECK(line.number("data_s") == 0.125);
+    CHECK(line.number("data_percent") == 25);
+    CHECK(line.number("eta_s") == 187);
+    CHECK(json_line(m).find('\n') == std::string::npos);
+    m.mfu.reset();
+    m.step_s = 0;
+    const JsonDocument unknown = JsonDocument::parse(json_line(m), "line");
+    CHECK(unknown.root()["mfu"].is_null());
+    CHECK(unknown.root().number("data_percent") == 0);
+    const ValidationMetrics v = {.step = 9, .loss = 1.0 / 3, .tokens = 4096, .seconds = 2, .tps = 2048};
+    const JsonDocument validation = JsonDocument::parse(json_line(v), "line");
+    CHECK(validation.root().number("validation_loss") == 1.0 / 3);
+    CHECK(validation.root().integer("validation_tokens") == 4096);
+    CHECK_FALSE(validation.root().contains("loss"));
+}
+
+TEST_CASE("metrics: a resumed run's file has each step once") {
+    const TemporaryFolder folder;
+    const auto path = folder / "metrics.jsonl";
+    {
+        MetricsFile file(path, 0);
+        for (int64_t step : {1, 2, 3, 4}) file.write(line_of(step));
+        CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");  // at once
+    }
+    write_file(path, read_file(path) + "{\"step\":5,\"lo");
+    {
+        MetricsFile file(path, 2);
+        CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n");
+        file.write(line_of(3));
+    }
+    CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+    // a last line cut short is dropped even where the run resumes behind it
+    write_file(path, "{\"step\":1}\nnonsense\n{\"loss\":1}\n{\"step\":2");
+    { const MetricsFile file(path, 100); }
+    CHECK(read_file(path) == "{\"step\":1}\n");
+    { const MetricsFile file(path, 0); }
+    CHECK(read_file(path).empty());
+    CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", 0), SystemError);
+    CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", 0),
+                      Catch::Contains("absent/metrics.jsonl: No such file or directory"));
+}
+
+TEST_CASE("metrics: rates are means since the line before") {
+    StepClock clock;
+    clock.add(0.5, 0.25);
+    clock.add(1.5, 0.25);
+    StepMetrics m;
+    clock.finish(m, 1000, 2e9, 4e12, 30);
+    CHECK(m.step_s == 1);
+    CHECK(m.data_s == 0.25);
+    CHECK(m.tps == 1000);
+    CHECK(m.tflops == 2);
+    CHECK(m.mfu.value() == 50);
+    CHECK(m.eta_s == 30);
+    clock.add(0.25, 0);
+    StepMetrics next;
+    clock.finish(next, 1000, 2e9, std::nullopt, 0);
+    CHECK(next.step_s == 0.25);
+    CHECK(next.data_s == 0);
+    CHECK(next.tps == 4000);
+    CHECK_FALSE(next.mfu.has_value());
+    CHECK(next.eta_s == 0);
+}
