@@ -44,8 +44,9 @@ COEUS_HD T store(A x) {
 /// exp(x) for float and double, and for GCC vectors F of them with I the integers of the same width.
 /// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf; double: Taylor to degree 13).
 /// Relative error below 2 units in the last place; 0 below the smallest normal number, saturates instead of
-/// overflowing, NaN stays NaN.
-template <class Scalar, class F, class I>
+/// overflowing, NaN stays NaN. `below_zero`: cheaper, for x <= 0, and never less than the smallest normal
+/// number.
+template <class Scalar, class F, class I, bool below_zero = false>
 COEUS_HD inline F exp_polynomial(F x) {
     constexpr bool is_double = std::is_same_v<Scalar, double>;
     constexpr Scalar low = is_double ? Scalar(-708.0) : Scalar(-87.3);
@@ -57,8 +58,8 @@ COEUS_HD inline F exp_polynomial(F x) {
     constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
 
     const F zero{};
-    F y = x < low ? zero + low : x;
-    y = y > high ? zero + high : y;
+    F y = low > x ? zero + low : x;  // in this order NaN stays, and it is one instruction
+    if constexpr (!below_zero) y = high < y ? zero + high : y;
     const F t = y * Scalar(1.44269504088896341) + magic;
     const F n = t - magic;
     const F r = (y - n * ln2_high) - n * ln2_low;
@@ -76,15 +77,16 @@ COEUS_HD inline F exp_polynomial(F x) {
         p = p * r + Scalar(1.0 / 6);
         p = p * r + Scalar(0.5);
     } else {
-        p = r * Scalar(1.9875691500E-4) + Scalar(1.3981999507E-3);
-        p = p * r + Scalar(8.3334519073E-3);
-        p = p * r + Scalar(4.1665795894E-2);
-        p = p * r + Scalar(1.6666665459E-1);
-        p = p * r + Scalar(5.0000001201E-1);
+        // in pairs, which wait less for one another than Horner's scheme
+        const F first = r * Scalar(1.9875691500E-4) + Scalar(1.3981999507E-3);
+        const F second = r * Scalar(8.3334519073E-3) + Scalar(4.1665795894E-2);
+        const F third = r * Scalar(1.6666665459E-1) + Scalar(5.0000001201E-1);
+        p = (first * (r * r) + second) * (r * r) + third;
     }
     p = p * (r * r) + (r + Scalar(1));
     const I power = (std::bit_cast<I>(t) + bias) << mantissa;
     p = p * std::bit_cast<F>(power);
+    if constexpr (below_zero) return p;
     return x < low ? zero : p;
 }
 

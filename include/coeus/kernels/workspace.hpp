@@ -74,12 +74,14 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t blocks = div_ceil(d.cols(), std::max(unit, most / depth / unit * unit));
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {columns, columns * depth, gemm_rows * std::min(gemm_depth, depth),
-            d.dtype == acc_of(a.tensor.dtype) ? 0 : gemm_rows * columns};
+            d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
+/// f64 needs none: OpenBLAS has its own.
 inline int64_t gemm(const Tensor& d, const Operand& a, int threads) {
+    if (a.tensor.dtype == Dtype::f64) return 0;
     const GemmBlocks b = gemm_blocks(d, a);
-    const Dtype type = acc_of(a.tensor.dtype);
-    return bytes(type, b.panels) + bytes(type, threads * b.rows_copy) + bytes(type, threads * b.sums);
+    return bytes(Dtype::f32, b.panels) + bytes(Dtype::f32, threads * b.rows_copy) +
+           bytes(Dtype::f32, threads * b.sums);
 }
 
 }  // namespace coeus::workspace

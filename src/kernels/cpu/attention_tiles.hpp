@@ -44,7 +44,7 @@ struct QueryTile {
 
 /// Sets the scores [key][query] of hidden keys to `value`.
 template <class A>
-inline void hide(A* scores, const QueryTile& queries, int64_t first_key, A value) {
+[[gnu::noinline]] void hide(A* scores, const QueryTile& queries, int64_t first_key, A value) {
     for (int64_t j = 0; j < tile_side; ++j) {
         const auto key = int32_t(first_key + j), first = int32_t(queries.first);
 #pragma omp simd

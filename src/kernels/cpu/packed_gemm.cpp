@@ -228,12 +228,12 @@ void run(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int
 }  // namespace
 
 void packed_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {
-    dispatch(a.tensor.dtype, [&]<class T>(T) {
-        if (d.dtype == a.tensor.dtype)
-            run<T, T>(exec, d, a, b, c, depth);
-        else
-            run<T, Acc<T>>(exec, d, a, b, c, depth);
-    });
+    if (a.tensor.dtype == Dtype::f32)
+        run<float, float>(exec, d, a, b, c, depth);
+    else if (d.dtype == Dtype::f32)
+        run<bf16, float>(exec, d, a, b, c, depth);
+    else
+        run<bf16, bf16>(exec, d, a, b, c, depth);
 }
 
 }  // namespace coeus::cpu

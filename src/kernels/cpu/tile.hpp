@@ -55,7 +55,7 @@ inline void register_block(A* c, int64_t ldc, const A* a, int64_t lda, const A* 
 /// c[rows, cols] = or += op(a) b for tiles: rows a multiple of rows_in_registers, cols of the vector's lanes;
 /// b and c aligned to vectors with strides of whole vectors.
 template <bool transposed, class A>
-inline void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb, int64_t rows,
+[[gnu::noinline]] void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb, int64_t rows,
                          int64_t cols, int64_t depth, bool accumulate) {
     constexpr int lanes = VectorOf<A>::lanes;
     int64_t j = 0;
@@ -72,7 +72,7 @@ inline void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b,
 /// Copies `rows` rows of `cols` elements into a tile of `tile_side` rows of `ld`, times `factor`, zeros
 /// elsewhere.
 template <class T>
-inline void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows, int64_t cols,
+[[gnu::noinline]] void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows, int64_t cols,
                       Acc<T> factor = 1) {
     for (int64_t r = 0; r < rows; ++r) {
         __builtin_prefetch(from + (r + tile_side) * from_ld);  // rows are far apart: the next tile's
@@ -85,14 +85,14 @@ inline void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, 
 
 /// The transposed tile: cols rows of tile_side.
 template <class A>
-inline void transpose_tile(A* to, const A* tile, int64_t ld, int64_t cols) {
+[[gnu::noinline]] void transpose_tile(A* to, const A* tile, int64_t ld, int64_t cols) {
     for (int64_t r = 0; r < tile_side; ++r)
         for (int64_t j = 0; j < cols; ++j) to[j * tile_side + r] = tile[r * ld + j];
 }
 
 /// Writes `rows` rows of `cols` elements of a tile, times `factor`.
 template <class T>
-inline void store_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows, int64_t cols,
+[[gnu::noinline]] void store_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows, int64_t cols,
                        Acc<T> factor) {
     for (int64_t r = 0; r < rows; ++r)
 #pragma omp simd
