@@ -66,7 +66,11 @@ std::span<const float> Generator::next_logits(std::span<const int32_t> tokens) {
                          .document_start = {}};
     Ctx c{exec_, cpu_kernels(), frame_, temp_, batch, step_.scalars()};
     stage_.last_logits(c, logits_);
-    for (size_t i = 0; i < last_.size(); ++i) last_[i] = float(element(logits_, int64_t(i)));
+    for (size_t i = 0; i < last_.size(); ++i) {
+        last_[i] = float(element(logits_, int64_t(i)));
+        if (!std::isfinite(last_[i]))
+            throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+    }
     return last_;
 }
 

@@ -6,6 +6,7 @@
 #include "coeus/file/json.hpp"
 
 #include <cmath>
+#include <system_error>
 #include <vector>
 
 namespace coeus {
@@ -75,14 +76,22 @@ std::string json_line(const ValidationMetrics& m) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, int64_t resumed_step) : path_(file) {
-    std::vector<std::string> kept;
-    if (std::ifstream old(file); old)
-        for (std::string line; std::getline(old, line);)
-            if (const int64_t step = step_of(line); step >= 0 && step <= resumed_step) kept.push_back(line);
-    out_.open(file, std::ios::trunc);
-    for (const std::string& line : kept) out_ << line << '\n';
-    if (!out_.flush())
-        throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+    // beside the old file, which stands until the new one is whole
+    const std::filesystem::path part = file.string() + ".part";
+    {
+        std::ofstream kept(part);
+        if (std::ifstream old(file); old)
+            for (std::string line; std::getline(old, line);)
+                if (const int64_t step = step_of(line); step >= 0 && step <= resumed_step)
+                    kept << line << '\n';
+        if (!kept.flush())
+            throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
+    }
+    std::error_code failed;
+    std::filesystem::rename(part, file, failed);
+    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
+    out_.open(file, std::ios::app);
+    if (!out_) throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
 }
 
 void MetricsFile::write(const std::string& line) {

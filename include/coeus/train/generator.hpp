@@ -31,7 +31,8 @@ public:
     Decoder& decoder() { return decoder_; }
     /// After the weights were loaded.
     void weights_changed() { decoder_.parameters().refresh_compute(exec_, cpu_kernels()); }
-    /// Logits of the token after the last one; only the newest `context` tokens are looked at.
+    /// Logits of the token after the last one; only the newest `context` tokens are looked at. Throws
+    /// NotFiniteError where one is not finite.
     std::span<const float> next_logits(std::span<const int32_t> tokens);
 
 private:

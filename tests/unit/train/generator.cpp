@@ -2,6 +2,7 @@
 // Drawing a token from logits, and the window of tokens that logits come from.
 #include "coeus/train/generator.hpp"
 
+#include "coeus/base/error.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 
@@ -132,6 +133,9 @@ TEST_CASE("generator: logits are those of the newest tokens") {
     batch.tokens = {1, 2, 3, 4, 5};
     const std::vector<double> should = values(model.last_logits(batch));
     for (size_t i = 0; i < five.size(); ++i) CHECK(close(five[i], should[i], 1e-5));
+
+    set_element(generator.decoder().parameters().storages().back().w, 1, std::nan(""));
+    CHECK_THROWS_AS(logits({1, 2, 3}), NotFiniteError);
 
     Generator rounded(config, Dtype::bf16, 5, 1);
     rounded.decoder().parameters().initialise(3, 1);

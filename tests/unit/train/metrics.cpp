@@ -120,9 +120,10 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     CHECK(read_file(path) == "{\"step\":1}\n");
     { const MetricsFile file(path, 0); }
     CHECK(read_file(path).empty());
+    CHECK_FALSE(std::filesystem::exists(folder / "metrics.jsonl.part"));
     CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", 0), SystemError);
     CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", 0),
-                      Catch::Contains("absent/metrics.jsonl: No such file or directory"));
+                      Catch::Contains("absent/metrics.jsonl.part: No such file or directory"));
 }
 
 TEST_CASE("metrics: rates are means since the line before") {
