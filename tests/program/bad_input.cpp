@@ -57,7 +57,7 @@ TEST_CASE("Data that is not there") {
     // text needs a tokenizer
     write_file(bad.path("text/a.txt"), small_text());
     bad.check(bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
-              bad.path("nowhere/tokenizer.json").string() + ": no such file", 2);
+              bad.path("nowhere/tokenizer.json").string() + ": no such file");
 }
 
 TEST_CASE("Data without tokens") {
@@ -69,14 +69,13 @@ TEST_CASE("Data without tokens") {
                                  "--model.vocab_size=300"};
     write_file(bad.path("empty.txt"), "");
     bad.check(bad.path("empty.txt"), tokenizer,
-              bad.path("empty.txt").string() + ": empty, there is no text to read", 2);
+              bad.path("empty.txt").string() + ": empty, there is no text to read");
     fs::create_directory(bad.path("empty"));
     bad.check(bad.path("empty"), tokenizer, bad.path("empty").string() + ": no files in there");
     // a vocabulary smaller than the tokenizer
     bad.check(bad.path("corpus.txt"), tokenizer + Arguments{"--model.vocab_size=269"},
               "model.vocab_size = 269: the tokenizer in " + bad.path("tok").string() +
-                  " has 270 tokens; set model.vocab_size = 270 or more",
-              2);
+                  " has 270 tokens; set model.vocab_size = 270 or more");
     // and what is right
     train_tiny(bad.out(), bad.path("corpus.txt"), tokenizer + Arguments{steps(2)}, 2);
     CHECK(fs::exists(bad.path("out/data")));
@@ -112,7 +111,7 @@ TEST_CASE("Token files that are wrong") {
                   ": 17 tokens are one window of seq_len + 1 = 17, so none can be held out for validation");
 
     write_file(bad.path("cut.h5"), read_file(bad.good()).substr(0, 3000));
-    bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated", 2);
+    bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated");
     write_file(bad.path("text.h5"), small_text());
     bad.check(bad.path("text.h5"), {}, bad.path("text.h5").string() + " is not an HDF5 file");
     {
@@ -174,7 +173,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
               "data-parallel degree (4 x 2 = 8); the nearest valid value is 16",
               2);
     bad.check(bad.good(), {"--training.seq_len=0"},
-              "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1", 2);
+              "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
     bad.check(
         bad.good(), {"--model.max_seq_len=15"},
         "training.seq_len = 16: llama3 debugmodel allows at most 15; lower it, or raise model.max_seq_len");
@@ -194,8 +193,7 @@ TEST_CASE("A folder that cannot be written to") {
     bad.check(bad.good(), {"--job.dump_folder=" + bad.good().string()}, "job.dump_folder: ");
     // the folder is there, but its files cannot be made
     fs::create_directories(bad.out() / "metrics.jsonl");
-    bad.check(bad.good(), {},
-              "rank 0: cannot write " + bad.path("out/metrics.jsonl").string() + ": Is a directory", 2, 3);
+    bad.check(bad.good(), {}, "rank 0: cannot write " + bad.path("out/metrics.jsonl").string() + ": ", 2, 3);
 }
 
 TEST_CASE("A resumed run with another seed") {
@@ -239,13 +237,15 @@ TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
 TEST_CASE("Starts that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
-              bad.path("nowhere").string() + ": there is no such file or folder", 2);
+              bad.path("nowhere").string() + ": there is no such file or folder");
     const fs::path model = golden("models/llama2_mha");
     if (model.empty()) return;
-    bad.check(bad.good(), {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=" + model.string()}, "",
-              2);
-    bad.check(bad.good(), {"--model.flavor=hf", "--model.hf_assets_path=" + bad.path("nowhere").string()}, "",
-              2);
+    bad.check(bad.good(), {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=" + model.string()},
+              model.string() +
+                  " is of another model: model.embed_tokens.weight is [259, 64] in the file, [64, 32] "
+                  "in this model");
+    bad.check(bad.good(), {"--model.flavor=hf", "--model.hf_assets_path=" + bad.path("nowhere").string()},
+              bad.path("nowhere/config.json").string() + ": there is no such file");
     fs::create_directory(bad.path("hf"));
     fs::copy_file(model / "config.json", bad.path("hf/config.json"));
     std::ofstream(bad.path("hf/model.safetensors"), std::ios::binary)

@@ -156,7 +156,8 @@ TEST_CASE("A checkpoint of another run can be a start") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
     train_tiny(folder / "first", data,
-               {"--checkpoint.enable", steps(3), "--checkpoint.export_dtype=bfloat16"});
+               {"--checkpoint.enable", steps(3), "--lr_scheduler.total_steps=6",
+                "--checkpoint.export_dtype=bfloat16"});
     const auto first_loss = [&](const std::string& name, const std::string& source, const Arguments& more) {
         const Outcome run = train_tiny(
             folder / name, data,
@@ -184,6 +185,14 @@ TEST_CASE("A checkpoint of another run can be a start") {
     CHECK(relatively_close(on_two.loss, full.loss, 1e-6));
     CHECK(rounded.loss != full.loss);
     CHECK(relatively_close(rounded.loss, full.loss, 1e-2));
+    // with the optimizer, the step and the place in the data: the run goes on in another folder
+    train_tiny(folder / "whole", data, {"--checkpoint.enable"});
+    const Outcome moved =
+        train_tiny(folder / "moved", data,
+                   {"--checkpoint.enable", "--checkpoint.no_initial_load_model_only",
+                    "--checkpoint.initial_load_path=" + (folder / "first" / checkpoint_of(3)).string()});
+    CHECK_THAT(moved.output, Contains("Resuming from") && Contains("step 3, 192 tokens seen"));
+    CHECK(differing_arrays(folder / "moved" / checkpoint_of(6), folder / "whole" / checkpoint_of(6)).empty());
     // where the run has a checkpoint of its own, that one counts
     const Arguments both = {"--checkpoint.enable", "--checkpoint.initial_load_path=" +
                                                        (folder / "first" / checkpoint_of(3)).string()};
