@@ -118,7 +118,7 @@ KernelCase rms_norm_case(int64_t rows, int64_t width) {
         [](const Kernels& k, Exec& e, const Operands& o) { k.rms_norm(e, o[0], o[1], o[2], o[3], 1e-5); }};
 }
 
-enum class Plus { none, other, in_dx };
+}  // namespace
 
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     KernelCase c;
@@ -147,6 +147,8 @@ KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus) {
     return c;
 }
 
+namespace {
+
 KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
     return {"layer_norm " + shape_name({rows, width}) + (weighted ? "" : " without weight"),
             {{"y", output, compute, {rows, width}},
@@ -158,6 +160,8 @@ KernelCase layer_norm_case(int64_t rows, int64_t width, bool weighted) {
                 k.layer_norm(e, o[0], o[1], o[2], o[3], weighted ? o[4] : Tensor(), 1e-5);
             }};
 }
+
+}  // namespace
 
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus) {
     KernelCase c;
@@ -188,7 +192,7 @@ KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, 
 }
 
 KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
-                     int64_t padding = 0) {
+                     int64_t padding) {
     const int64_t rows = std::max<int64_t>(1, tokens / 2);
     KernelCase c;
     c.name = fmt::format("rope {}x{} heads of {}{}{}{}", tokens, heads, head_dim,
@@ -203,11 +207,15 @@ KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout
     return c;
 }
 
+namespace {
+
 KernelCase swiglu_case(int64_t rows, int64_t width) {
     return {"swiglu " + shape_name({rows, width}),
             {{"y", output, compute, {rows, width}}, {"gate_up", input, compute, {rows, 2 * width}, 0, 3}},
             [](const Kernels& k, Exec& e, const Operands& o) { k.swiglu(e, o[0], o[1]); }};
 }
+
+}  // namespace
 
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
     return {"swiglu_backward " + shape_name({rows, width}) + (in_place ? " in place" : ""),
@@ -276,6 +284,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
     c.bound_bf16 = 6e-3;
     return c;
 }
+
+namespace {
 
 KernelCase pair_case(const std::string& name, Role role, Kind out_kind, Kind in_kind, Shape shape,
                      int64_t padding, void (*Kernels::*entry)(Exec&, Tensor, Tensor)) {

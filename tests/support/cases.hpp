@@ -64,6 +64,17 @@ enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false);
+/// The gradient by the residual path: none, a tensor, or what dx holds already.
+enum class Plus { none, other, in_dx };
+KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
+KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
+KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
+                     int64_t padding = 0);
+KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary);
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary);
+KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place);
+KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 
 /// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
 /// same for the same seed.

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// In double, every kernel against plain loops over its definition, every backward against finite differences,
+// and the in-place forms that the table allows against those with memory of their own.
+#include "naive.hpp"
+#include "support/cases.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <numeric>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("kernels in double compute what their definitions say") {
+    for (const KernelCase& c : test_cases()) {
+        const Operands expected = run_case(c, naive_kernels(), Dtype::f64, Dtype::f64);
+        const Operands result = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
+        for (size_t i = 0; i < c.arguments.size(); ++i) {
+            if (c.arguments[i].role == Role::input) continue;
+            INFO(c.name << ", " << c.arguments[i].name);
+            CHECK(normalised_error(values_of(result[i]), values_of(expected[i])) <= 1e-13);
+        }
+    }
+}
+
+namespace {
+
+/// A forward and its backward: `outputs` and `gradients` are arguments of the backward's case; each gradient
+/// is that of the input beside it, for the loss sum(dy * y).
+struct Pair {
+    KernelCase backward;
+    size_t dy;
+    std::vector<std::pair<size_t, size_t>> inputs;   // input, its gradient
+    std::function<Tensor(const Operands&)> forward;  // computes y from the inputs
+};
+
+double dot(const Tensor& a, const Tensor& b) {
+    const std::vector<double> x = values_of(a), y = values_of(b);
+    return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+}
+
+/// The derivative of f by element i of x, by five points: an error of about h^4 and of rounding / h.
+double derivative(const Tensor& x, int64_t i, const std::function<double()>& f) {
+    const double h = 1e-3, middle = element(x, i);
+    const auto value = [&](double offset) {
+        set_element(x, i, middle + offset);
+        return f();
+    };
+    const double slope = (8 * (value(h) - value(-h)) - (value(2 * h) - value(-2 * h))) / (12 * h);
+    set_element(x, i, middle);
+    return slope;
+}
+
+void check_pair(const Pair& pair) {
+    const Operands o = run_case(pair.backward, cpu_kernels(), Dtype::f64, Dtype::f64);
+    for (const auto& [input, gradient] : pair.inputs) {
+        double scale = 0;
+        for (double g : values_of(o[gradient])) scale = std::fmax(scale, std::fabs(g));
+        const int64_t count = o[input].count(), stride = std::max<int64_t>(1, count / 23);
+        for (int64_t i = 0; i < count; i += stride) {
+            const double slope = derivative(o[input], i, [&] { return dot(o[pair.dy], pair.forward(o)); });
+            INFO(pair.backward.name << ", gradient of " << pair.backward.arguments[input].name << "[" << i
+                                    << "]");
+            CHECK(close(element(o[gradient], i), slope, 1e-8 * std::fmax(1.0, scale)));
+        }
+    }
+}
+
+Exec exec_for_tests() {
+    Exec exec;
+    exec.threads = 2;
+    exec.workspace = Arena(int64_t(1) << 24, "test");
+    return exec;
+}
+
+}  // namespace
+
+TEST_CASE("the backward of attention agrees with finite differences") {
+    for (const auto& [shape, documents] : {std::pair<AttentionShape, bool>{{1, 1, 1, 1, 1, 1.0}, false},
+                                           {{2, 5, 3, 1, 5, 0.4}, false},
+                                           {{1, 53, 2, 2, 4, 0.5}, true},
+                                           {{2, 50, 4, 2, 3, 0.6}, true},
+                                           {{1, 100, 2, 1, 16, 0.25}, false}}) {
+        const AttentionShape s = shape;
+        const bool masked = documents;
+        check_pair({attention_case(s, masked, true), 6, {{2, 7}, {3, 8}, {4, 9}}, [=](const Operands& o) {
+                        Exec exec = exec_for_tests();
+                        cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], masked ? o[5] : Tensor(),
+                                                s);
+                        return o[0];
+                    }});
+    }
+}
+
+TEST_CASE("the backward of the row kernels agrees with finite differences") {
+    for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 2}, {3, 7}, {67, 33}}) {
+        KernelCase rms = rms_norm_backward_case(rows, width, Plus::none);
+        KernelCase layer = layer_norm_backward_case(rows, width, true, Plus::none);
+        rms.arguments[1].deviation = layer.arguments[1].deviation = 0;
+        check_pair({rms, 2, {{4, 0}, {6, 1}}, [](const Operands& o) {
+                        Exec exec = exec_for_tests();
+                        cpu_kernels().rms_norm(exec, o[7], o[5], o[4], o[6], 1e-5);
+                        return o[7];
+                    }});
+        if (width > 1)
+            check_pair({layer, 2, {{4, 0}, {7, 1}}, [](const Operands& o) {
+                            Exec exec = exec_for_tests();
+                            cpu_kernels().layer_norm(exec, o[8], o[5], o[6], o[4], o[7], 1e-5);
+                            return o[8];
+                        }});
+        const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
+        check_pair({swiglu_backward_case(rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
+                        Exec exec = exec_for_tests();
+                        cpu_kernels().swiglu(exec, *y, o[2]);
+                        return Tensor(*y);
+                    }});
+    }
+}
+
+TEST_CASE("the gradient of cross entropy agrees with finite differences") {
+    for (const auto& [rows, vocabulary] : {std::pair<int64_t, int64_t>{1, 1}, {1, 5}, {13, 31}}) {
+        const KernelCase c = cross_entropy_case(rows, vocabulary, true, false);
+        const Operands o = run_case(c, cpu_kernels(), Dtype::f64, Dtype::f64);
+        const std::vector<double> gradient = values_of(o[3]);
+        for (int64_t i = 0; i < o[1].count(); i += 3) {
+            const double slope = derivative(o[1], i, [&] {
+                Exec exec = exec_for_tests();
+                c.call(cpu_kernels(), exec, o);
+                const std::vector<double> losses = values_of(o[0]);
+                return std::accumulate(losses.begin(), losses.end(), 0.0);
+            });
+            CHECK(close(gradient[size_t(i)], slope, 1e-9));
+        }
+    }
+}
+
+TEST_CASE("rope and embedding are linear: their backward is the transpose") {
+    // <A x, y> = <x, A^T y>
+    for (RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split}) {
+        const Operands forward =
+            run_case(rope_case(9, 3, 10, layout, false), cpu_kernels(), Dtype::f64, Dtype::f64, 2, 1);
+        const Operands x = make_operands(rope_case(9, 3, 10, layout, false), Dtype::f64, Dtype::f64, 1);
+        const KernelCase inverse = rope_case(9, 3, 10, layout, true);
+        Operands back = make_operands(inverse, Dtype::f64, Dtype::f64, 1),
+                 y = make_operands(inverse, Dtype::f64, Dtype::f64, 2);
+        Exec exec;
+        copy_converting(back[0], y[0]);
+        inverse.call(cpu_kernels(), exec, back);
+        CHECK(relatively_close(dot(forward[0], y[0]), dot(x[0], back[0]), 1e-12));
+    }
+    const Operands forward = run_case(embedding_case(29, 5, 11), cpu_kernels(), Dtype::f64, Dtype::f64);
+    KernelCase backward = embedding_backward_case(29, 5, 11);
+    backward.arguments[0].deviation = 0;
+    const Operands gradient = run_case(backward, cpu_kernels(), Dtype::f64, Dtype::f64);
+    CHECK(relatively_close(dot(forward[0], gradient[1]), dot(forward[2], gradient[0]), 1e-12));
+}
+
+TEST_CASE("gradients may overwrite what the table says they may") {
+    for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        // dq, dk, dv in the memory of q, k, v, as columns of one matrix
+        const AttentionShape s = {2, 101, 4, 2, 12, 0.3};
+        const KernelCase c = attention_case(s, true, true, true);
+        const Operands apart = run_case(c, cpu_kernels(), type, type);
+        const Operands o = prepared_operands(c, type, type);
+        OwnedTensor qkv(type, {202, 96});
+        const Tensor q = qkv.view.slice_cols(0, 48), k = qkv.view.slice_cols(48, 24),
+                     v = qkv.view.slice_cols(72, 24);
+        copy_converting(q, o[2]);
+        copy_converting(k, o[3]);
+        copy_converting(v, o[4]);
+        Exec exec = planned_exec(c, o, 2);
+        cpu_kernels().attention_backward(exec, q, k, v, o[6], o[0], o[1], q, k, v, o[5], s);
+        CHECK(values_of(q) == values_of(apart[7]));
+        CHECK(values_of(k) == values_of(apart[8]));
+        CHECK(values_of(v) == values_of(apart[9]));
+
+        // dx in the memory of dy
+        const KernelCase rms = rms_norm_backward_case(70, 33, Plus::other);
+        const Operands rms_apart = run_case(rms, cpu_kernels(), type, type);
+        const Operands r = prepared_operands(rms, type, type);
+        Exec rms_exec = planned_exec(rms, r, 2);
+        cpu_kernels().rms_norm_backward(rms_exec, r[2], r[1], r[2], r[3], r[4], r[5], r[6]);
+        CHECK(values_of(r[2]) == values_of(rms_apart[0]));
+        CHECK(values_of(r[1]) == values_of(rms_apart[1]));
+        const KernelCase layer = layer_norm_backward_case(70, 33, true, Plus::other);
+        const Operands layer_apart = run_case(layer, cpu_kernels(), type, type);
+        const Operands l = prepared_operands(layer, type, type);
+        cpu_kernels().layer_norm_backward(rms_exec, l[2], l[1], l[2], l[3], l[4], l[5], l[6], l[7]);
+        CHECK(values_of(l[2]) == values_of(layer_apart[0]));
+        CHECK(values_of(l[1]) == values_of(layer_apart[1]));
+    }
+}
+
+TEST_CASE("a document sees nothing of the others") {
+    // two documents in one sequence give what each gives alone
+    const AttentionShape whole = {1, 83, 2, 1, 6, 0.4};
+    for (bool backward : {false, true}) {
+        const KernelCase c = attention_case(whole, false, backward);
+        Operands o = prepared_operands(c, Dtype::f64, Dtype::f64);
+        OwnedTensor start(Dtype::i32, {83});
+        for (int64_t t = 0; t < 83; ++t) set_element(start, t, t < 29 ? 0 : 29);
+        Exec exec = exec_for_tests();
+        cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], start, whole);
+        if (backward)
+            cpu_kernels().attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4],
+                                             start, whole);
+        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 29}, {29, 54}}) {
+            AttentionShape part = whole;
+            part.sequence = count;
+            const auto rows = [&, first = first, count = count](size_t i) {
+                return o[i].slice_rows(first, count);
+            };
+            OwnedTensor out(Dtype::f64, {count, 12}), lse(Dtype::f64, {2, count}),
+                dq(Dtype::f64, {count, 12}), dk(Dtype::f64, {count, 6}), dv(Dtype::f64, {count, 6});
+            cpu_kernels().attention(exec, out, lse, rows(2), rows(3), rows(4), {}, part);
+            CHECK(normalised_error(values_of(out), values_of(rows(0))) <= 1e-14);
+            if (!backward) continue;
+            cpu_kernels().attention_backward(exec, dq, dk, dv, rows(6), out, lse, rows(2), rows(3), rows(4),
+                                             {}, part);
+            CHECK(normalised_error(values_of(dq), values_of(rows(7))) <= 1e-13);
+            CHECK(normalised_error(values_of(dk), values_of(rows(8))) <= 1e-13);
+            CHECK(normalised_error(values_of(dv), values_of(rows(9))) <= 1e-13);
+        }
+    }
+}
+
+TEST_CASE("large scores neither overflow nor lose the sum") {
+    const AttentionShape s = {1, 60, 1, 1, 4, 1.0};
+    for (Dtype type : {Dtype::f64, Dtype::f32}) {
+        KernelCase c = attention_case(s, false, false);
+        c.arguments[2].deviation = c.arguments[3].deviation = 30;  // scores of some thousands
+        const Operands o = run_case(c, cpu_kernels(), type, type);
+        for (double value : values_of(o[0])) CHECK(std::fabs(value) <= 5);
+        for (double value : values_of(o[1])) CHECK(std::isfinite(value));
+    }
+    KernelCase c = cross_entropy_case(4, 9, true, false);
+    c.arguments[1].deviation = 1e4;
+    const Operands o = run_case(c, cpu_kernels(), Dtype::f32, Dtype::f32);
+    for (double value : values_of(o[0])) CHECK(std::isfinite(value));
+    for (double value : values_of(o[3])) CHECK(std::fabs(value) <= 1);
+}
+
+TEST_CASE("cross entropy ignores -100 and flags labels outside the vocabulary without reading there") {
+    Exec exec;
+    OwnedTensor losses(Dtype::f32, {4}), logits(Dtype::f32, {4, 3}), gradient(Dtype::f32, {4, 3}),
+        labels(Dtype::i32, {4});
+    poison(gradient);
+    const double values[] = {2, -100, 3, -1};
+    for (int64_t t = 0; t < 4; ++t) set_element(labels, t, values[t]);
+    cpu_kernels().cross_entropy(exec, losses, gradient, logits, labels, {});
+    CHECK(close(element(losses, 0), std::log(3.0), 1e-6));
+    CHECK(element(losses, 1) == 0);
+    CHECK(std::isnan(element(losses, 2)));
+    CHECK(std::isnan(element(losses, 3)));
+    CHECK(close(element(gradient, 2), 1.0 / 3 - 1, 1e-6));
+    for (int64_t i = 3; i < 12; ++i) CHECK(element(gradient, i) == 0);
+}
+
+TEST_CASE("adam writes nothing where the step is not finite, and rounds by global index") {
+    const KernelCase c = adam_case(100, true, true);
+    for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        const Operands before = make_operands(c, type, type), o = make_operands(c, type, type);
+        Exec exec;
+        StepScalars s;
+        s.finite = 0;
+        s.learning_rate = 1;
+        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, {}, s);
+        for (size_t i = 0; i < 3; ++i) CHECK(values_of(o[i]) == values_of(before[i]));
+        for (double value : values_of(o[4])) CHECK(std::isnan(value));
+
+        // two parts with their first index give what the whole gives
+        s.finite = 1;
+        s.learning_rate = 1e-2;
+        s.step = 7;
+        AdamOptions options;
+        options.seed = 3;
+        const Operands parts = make_operands(c, type, type);
+        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, options, s);
+        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 37}, {37, 63}}) {
+            const auto rows = [&, first = first, count = count](size_t i) {
+                return parts[i].slice_rows(first, count);
+            };
+            options.first_index = uint64_t(first);
+            cpu_kernels().adam(exec, {rows(0), rows(1), rows(2), rows(3), rows(4)}, options, s);
+        }
+        for (size_t i : {size_t(0), size_t(1), size_t(2), size_t(4)})
+            CHECK(values_of(parts[i]) == values_of(o[i]));
+        if (type != Dtype::bf16) continue;
+        const Operands other = make_operands(c, type, type);
+        options.first_index = 1;
+        cpu_kernels().adam(exec, {other[0], other[1], other[2], other[3], other[4]}, options, s);
+        CHECK(values_of(other[0]) != values_of(o[0]));
+    }
+}

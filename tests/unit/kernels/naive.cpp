@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "naive.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace coeus::test {
+
+namespace {
+
+double at(const Tensor& t, int64_t i, int64_t j) {
+    return element(t, i * t.cols() + j);
+}
+void set(const Tensor& t, int64_t i, int64_t j, double value) {
+    set_element(t, i * t.cols() + j, value);
+}
+double at(const Operand& o, int64_t i, int64_t j) {
+    return o.is_transposed ? at(o.tensor, j, i) : at(o.tensor, i, j);
+}
+int64_t index_at(const Tensor& t, int64_t i) {
+    return int64_t(element(t, i));
+}
+double sigmoid(double x) {
+    return 1 / (1 + std::exp(-x));
+}
+std::vector<double> copy(const Tensor& t) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < t.count(); ++i) values.push_back(element(t, i));
+    return values;
+}
+
+void gemm(Exec&, Tensor d, Operand a, Operand b, Tensor c) {
+    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    for (int64_t i = 0; i < d.rows(); ++i)
+        for (int64_t j = 0; j < d.cols(); ++j) {
+            double sum = c ? at(c, i, j) : 0;
+            for (int64_t p = 0; p < depth; ++p) sum += at(a, i, p) * at(b, p, j);
+            set(d, i, j, sum);
+        }
+}
+
+void embedding(Exec&, Tensor y, Tensor tokens, Tensor table) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t j = 0; j < y.cols(); ++j) set(y, t, j, at(table, index_at(tokens, t), j));
+}
+
+void embedding_backward(Exec&, Tensor dtable, Tensor dy, Tensor tokens) {
+    for (int64_t t = 0; t < dy.rows(); ++t)
+        for (int64_t j = 0; j < dy.cols(); ++j) {
+            const int64_t row = index_at(tokens, t);
+            set(dtable, row, j, at(dtable, row, j) + at(dy, t, j));
+        }
+}
+
+void rms_norm(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps) {
+    for (int64_t t = 0; t < x.rows(); ++t) {
+        double squares = 0;
+        for (int64_t j = 0; j < x.cols(); ++j) squares += at(x, t, j) * at(x, t, j);
+        const double r = 1 / std::sqrt(squares / double(x.cols()) + eps);
+        set_element(rstd, t, r);
+        for (int64_t j = 0; j < x.cols(); ++j) set(y, t, j, at(x, t, j) * r * element(weight, j));
+    }
+}
+
+// Both norms: n = (x - mean) r, y = n w. dx_i = sum_j dy_j w_j dn_j/dx_i, with the Jacobian written out:
+// dn_j/dx_i = r ((i == j) - centred/D - n_i n_j / D), where `centred` is 1 for LayerNorm and 0 for RMSNorm.
+void norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean, Tensor rstd,
+                   Tensor weight) {
+    const int64_t width = x.cols();
+    for (int64_t t = 0; t < x.rows(); ++t) {
+        const double r = element(rstd, t), m = mean ? element(mean, t) : 0;
+        std::vector<double> n, g, result;
+        for (int64_t j = 0; j < width; ++j) {
+            n.push_back((at(x, t, j) - m) * r);
+            g.push_back(at(dy, t, j) * (weight ? element(weight, j) : 1));
+            if (dweight) set_element(dweight, j, element(dweight, j) + at(dy, t, j) * n.back());
+        }
+        for (int64_t i = 0; i < width; ++i) {
+            double sum = plus ? at(plus, t, i) : 0;
+            for (int64_t j = 0; j < width; ++j)
+                sum += g[size_t(j)] * r *
+                       ((i == j) - ((mean ? 1 : 0) + n[size_t(i)] * n[size_t(j)]) / double(width));
+            result.push_back(sum);
+        }
+        for (int64_t i = 0; i < width; ++i) set(dx, t, i, result[size_t(i)]);
+    }
+}
+void rms_norm_backward(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
+                       Tensor weight) {
+    norm_backward(dx, dweight, dy, plus, x, {}, rstd, weight);
+}
+void layer_norm_backward(Exec&, Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
+                         Tensor rstd, Tensor weight) {
+    norm_backward(dx, dweight, dy, plus, x, mean, rstd, weight);
+}
+
+void layer_norm(Exec&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double eps) {
+    const double width = double(x.cols());
+    for (int64_t t = 0; t < x.rows(); ++t) {
+        double sum = 0, squares = 0;
+        for (int64_t j = 0; j < x.cols(); ++j) sum += at(x, t, j);
+        const double m = sum / width;
+        for (int64_t j = 0; j < x.cols(); ++j) squares += (at(x, t, j) - m) * (at(x, t, j) - m);
+        const double r = 1 / std::sqrt(squares / width + eps);
+        set_element(mean, t, m);
+        set_element(rstd, t, r);
+        for (int64_t j = 0; j < x.cols(); ++j)
+            set(y, t, j, (at(x, t, j) - m) * r * (weight ? element(weight, j) : 1));
+    }
+}
+
+void rope(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
+          bool inverse) {
+    for (int64_t t = 0; t < x.rows(); ++t)
+        for (int64_t first = 0; first < x.cols(); first += head_dim)
+            for (int64_t j = 0; j < head_dim / 2; ++j) {
+                const bool halves = layout == RopeLayout::half_split;
+                const int64_t one = first + (halves ? j : 2 * j), two = halves ? one + head_dim / 2 : one + 1;
+                const double cosine = at(table, index_at(positions, t), 2 * j);
+                const double sine = at(table, index_at(positions, t), 2 * j + 1) * (inverse ? -1 : 1);
+                const double a = at(x, t, one), b = at(x, t, two);
+                set(x, t, one, a * cosine - b * sine);
+                set(x, t, two, a * sine + b * cosine);
+            }
+}
+
+/// Softmax weights of query t of a head: [sequence], zero where it may not look; and log of their sum.
+std::vector<double> weights(Tensor q, Tensor k, Tensor document_start, const AttentionShape& s,
+                            int64_t sequence, int64_t head, int64_t t, double& log_sum) {
+    const int64_t kv_head = head / (s.heads / s.kv_heads), row = sequence * s.sequence;
+    const int64_t start = document_start ? index_at(document_start, row + t) : 0;
+    std::vector<double> p(size_t(s.sequence), 0.0);
+    double sum = 0;
+    for (int64_t i = start; i <= t; ++i) {
+        double score = 0;
+        for (int64_t j = 0; j < s.head_dim; ++j)
+            score += at(q, row + t, head * s.head_dim + j) * at(k, row + i, kv_head * s.head_dim + j);
+        sum += p[size_t(i)] = std::exp(s.scale * score);
+    }
+    for (double& value : p) value /= sum;
+    log_sum = std::log(sum);
+    return p;
+}
+
+void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+               const AttentionShape& s) {
+    for (int64_t b = 0; b < s.batch; ++b)
+        for (int64_t h = 0; h < s.heads; ++h)
+            for (int64_t t = 0; t < s.sequence; ++t) {
+                double log_sum = 0;
+                const std::vector<double> p = weights(q, k, document_start, s, b, h, t, log_sum);
+                set(lse, h, b * s.sequence + t, log_sum);
+                for (int64_t j = 0; j < s.head_dim; ++j) {
+                    double sum = 0;
+                    for (int64_t i = 0; i <= t; ++i)
+                        sum += p[size_t(i)] *
+                               at(v, b * s.sequence + i, h / (s.heads / s.kv_heads) * s.head_dim + j);
+                    set(out, b * s.sequence + t, h * s.head_dim + j, sum);
+                }
+            }
+}
+
+void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
+                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s) {
+    std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0), v_sum(k_sum);
+    for (int64_t b = 0; b < s.batch; ++b)
+        for (int64_t h = 0; h < s.heads; ++h)
+            for (int64_t t = 0; t < s.sequence; ++t) {
+                double log_sum = 0;
+                const std::vector<double> p = weights(q, k, document_start, s, b, h, t, log_sum);
+                const int64_t row = b * s.sequence + t, q_first = h * s.head_dim,
+                              kv_first = h / (s.heads / s.kv_heads) * s.head_dim;
+                double delta = 0;
+                for (int64_t j = 0; j < s.head_dim; ++j)
+                    delta += at(dout, row, q_first + j) * at(out, row, q_first + j);
+                for (int64_t i = 0; i <= t; ++i) {
+                    const int64_t other = b * s.sequence + i;
+                    double dp = 0;
+                    for (int64_t j = 0; j < s.head_dim; ++j)
+                        dp += at(dout, row, q_first + j) * at(v, other, kv_first + j);
+                    const double ds = p[size_t(i)] * (dp - delta) * s.scale;
+                    for (int64_t j = 0; j < s.head_dim; ++j) {
+                        const auto q_at = size_t(row * q.cols() + q_first + j);
+                        const auto k_at = size_t(other * k.cols() + kv_first + j);
+                        q_sum[q_at] += ds * at(k, other, kv_first + j);
+                        k_sum[k_at] += ds * at(q, row, q_first + j);
+                        v_sum[k_at] += p[size_t(i)] * at(dout, row, q_first + j);
+                    }
+                }
+            }
+    for (int64_t i = 0; i < dq.count(); ++i) set_element(dq, i, q_sum[size_t(i)]);
+    for (int64_t i = 0; i < dk.count(); ++i) set_element(dk, i, k_sum[size_t(i)]);
+    for (int64_t i = 0; i < dv.count(); ++i) set_element(dv, i, v_sum[size_t(i)]);
+}
+
+void swiglu(Exec&, Tensor y, Tensor gate_up) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t j = 0; j < y.cols(); ++j) {
+            const double g = at(gate_up, t, j);
+            set(y, t, j, g * sigmoid(g) * at(gate_up, t, y.cols() + j));
+        }
+}
+
+void swiglu_backward(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+    const int64_t width = dy.cols();
+    for (int64_t t = 0; t < dy.rows(); ++t)
+        for (int64_t j = 0; j < width; ++j) {
+            const double g = at(gate_up, t, j), u = at(gate_up, t, width + j), d = at(dy, t, j);
+            set(dgate_up, t, j, d * u * (sigmoid(g) + g * sigmoid(g) * sigmoid(-g)));
+            set(dgate_up, t, width + j, d * g * sigmoid(g));
+        }
+}
+
+void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, const StepScalars& s) {
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        const int64_t label = index_at(labels, t);
+        double sum = 0;
+        for (int64_t j = 0; j < logits.cols(); ++j) sum += std::exp(at(logits, t, j));
+        set_element(losses, t,
+                    label == -100 ? 0 : -s.loss_scale * std::log(std::exp(at(logits, t, label)) / sum));
+        if (!dlogits) continue;
+        for (int64_t j = 0; j < logits.cols(); ++j) {
+            const double p = std::exp(at(logits, t, j)) / sum;
+            set(dlogits, t, j, label == -100 ? 0 : s.loss_scale * (p - (j == label)));
+        }
+    }
+}
+
+void cast(Exec&, Tensor out, Tensor a) {
+    for (int64_t i = 0; i < a.count(); ++i) set_element(out, i, element(a, i));
+}
+void add(Exec&, Tensor out, Tensor a) {
+    for (int64_t i = 0; i < a.count(); ++i) set_element(out, i, element(out, i) + element(a, i));
+}
+void zero(Exec&, Tensor out) {
+    for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
+}
+
+void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const StepScalars& s) {
+    const std::vector<double> before = copy(t.master);
+    for (int64_t i = 0; i < t.master.count(); ++i) {
+        double w = before[size_t(i)], g = element(t.grad, i) * s.clip;
+        if (o.decoupled)
+            w -= s.learning_rate * o.weight_decay * w;
+        else
+            g += o.weight_decay * w;
+        const double m = o.beta1 * element(t.exp_avg, i) + (1 - o.beta1) * g;
+        const double v = o.beta2 * element(t.exp_avg_sq, i) + (1 - o.beta2) * g * g;
+        const double m_hat = m / s.bias_correction1, v_hat = v / s.bias_correction2;
+        w -= s.learning_rate * m_hat / (std::sqrt(v_hat) + o.eps);
+        set_element(t.exp_avg, i, m);
+        set_element(t.exp_avg_sq, i, v);
+        set_element(t.master, i, w);
+        if (t.compute) set_element(t.compute, i, w);
+    }
+}
+
+}  // namespace
+
+const Kernels& naive_kernels() {
+    static constexpr Kernels table = {
+        .name = "naive",
+        .gemm = gemm,
+        .embedding = embedding,
+        .embedding_backward = embedding_backward,
+        .rms_norm = rms_norm,
+        .rms_norm_backward = rms_norm_backward,
+        .layer_norm = layer_norm,
+        .layer_norm_backward = layer_norm_backward,
+        .rope = rope,
+        .attention = attention,
+        .attention_backward = attention_backward,
+        .swiglu = swiglu,
+        .swiglu_backward = swiglu_backward,
+        .cross_entropy = cross_entropy,
+        .cast = cast,
+        .add = add,
+        .zero = zero,
+        .sum = nullptr,
+        .sum_of_squares = nullptr,
+        .finish_norm = nullptr,
+        .adam = adam,
+    };
+    return table;
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels by their definitions, in double, one element after the other: what cpu_kernels() is held
+// against.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus::test {
+
+/// f64 tensors only; sum, sum_of_squares and finish_norm are left out.
+const Kernels& naive_kernels();
+
+}  // namespace coeus::test
