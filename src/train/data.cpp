@@ -16,17 +16,6 @@ std::string tokenizer_folder(const Config& config) {
     return config.model.tokenizer_path.empty() ? config.model.hf_assets_path : config.model.tokenizer_path;
 }
 
-// What a user without data needs to know.
-[[noreturn]] void throw_no_data(const Config& config) {
-    throw ConfigError(
-        "training.dataset_path is not given (training.dataset = \"{}\" is a name only, and compute nodes "
-        "have no internet): "
-        "set it to a text or JSONL file, a folder of these, or a token file; `coeus tokenizer` and `coeus "
-        "tokenize` make "
-        "a tokenizer and a token file from your own text",
-        config.training.dataset);
-}
-
 // True also for a damaged token file, which is no text just because it has lost its beginning.
 bool means_token_file(const fs::path& path) {
     return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
@@ -76,7 +65,6 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     const auto open_data = [&](const Words& paths, const char* option) {
         return open(paths, option, config, vocab, cache_folder, world, threads);
     };
-    if (config.training.dataset_path.empty()) throw_no_data(config);
     file_ = open_data(config.training.dataset_path, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
     if (held_out && validation.seq_len != config.training.seq_len)

@@ -59,6 +59,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
+        if (config_.job.print_config) log::info("Running with this deck:\n{}", deck_text(config_));
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
     engine_.allocate();
