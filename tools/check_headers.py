@@ -12,7 +12,7 @@ import sources
 def compile_alone(path):
     """Findings of one header: the first line of what the compiler says."""
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic",
-               "-Wshadow", "-Werror", "-Iinclude", "-x", "c++", "-include", str(path), os.devnull]
+               "-Wshadow", "-Werror", "-fopenmp", "-Iinclude", "-x", "c++", "-include", str(path), os.devnull]
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True)
     if done.returncode == 0:
         return []
