@@ -3,8 +3,12 @@
 
 namespace coeus {
 
-const char* version() { return COEUS_VERSION; }
+const char* version() {
+    return COEUS_VERSION;
+}
 
-std::string build_description() { return "GCC " __VERSION__ ", " COEUS_BUILD_TYPE ", -march=" COEUS_ARCH; }
+std::string build_description() {
+    return "GCC " __VERSION__ ", " COEUS_BUILD_TYPE ", -march=" COEUS_ARCH;
+}
 
 }  // namespace coeus
