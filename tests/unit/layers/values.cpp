@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the layers' forward halves compute, against the formulas written out in plain loops, in double. (Their
+// gradients are in gradients.cpp; a wrong constant, such as eps or the scale of scores, shows only here.)
+#include "coeus/layers/attention.hpp"
+#include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/loss_head.hpp"
+#include "coeus/layers/norm.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+using Matrix = std::vector<std::vector<double>>;
+
+// Parameters, arenas and a batch for one layer.
+struct Bench {
+    Parameters parameters{{Dtype::f64, Dtype::f64}};
+    Exec exec;
+    Frame frame{1 << 20, 64};
+    Arena temp{1 << 20, "temporaries"};
+    StepScalars scalars;
+    TestBatch data;
+    Batch batch;
+    Ctx c{exec, cpu_kernels(), frame, temp, batch, scalars};
+
+    explicit Bench(TestBatch b) : data(std::move(b)), batch(data.view()) {
+        exec.workspace = Arena(1 << 20, "workspace");
+    }
+    const Storage& weight(const std::string& name, const Shape& shape) {
+        return parameters.add({.name = name, .shape = shape, .init = Init::normal(0.7)});
+    }
+    void allocate() {
+        parameters.allocate(true);
+        parameters.initialise(1, 1);
+    }
+    Tensor random(int64_t rows, int64_t cols) {
+        const Tensor t = frame.keep(Dtype::f64, {rows, cols});
+        for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, std::sin(1.7 * double(i) + 0.3));
+        return t;
+    }
+};
+
+Matrix matrix(const Tensor& t) {
+    Matrix m(size_t(t.rows()));
+    for (int64_t i = 0; i < t.count(); ++i) m[size_t(i / t.cols())].push_back(element(t, i));
+    return m;
+}
+
+// x W^T
+Matrix product(const Matrix& x, const Matrix& w) {
+    Matrix y;
+    for (const auto& row : x) {
+        y.emplace_back();
+        for (const auto& out : w) {
+            double sum = 0;
+            for (size_t j = 0; j < row.size(); ++j) sum += row[j] * out[j];
+            y.back().push_back(sum);
+        }
+    }
+    return y;
+}
+
+double largest_difference(const Matrix& a, const Tensor& b) {
+    double worst = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+        for (size_t j = 0; j < a[i].size(); ++j) {
+            const double d = std::fabs(a[i][j] - element(b, int64_t(i * a[i].size() + j)));
+            if (!(d <= worst)) worst = d;  // keeps NaN
+        }
+    return worst;
+}
+
+// Rotates the pairs of each head of x by angles position * theta^(-2j/d).
+void rotate(Matrix& x, const std::vector<int32_t>& positions, size_t head_dim, double theta,
+            RopeLayout layout) {
+    for (size_t t = 0; t < x.size(); ++t)
+        for (size_t head = 0; head < x[t].size(); head += head_dim)
+            for (size_t j = 0; j < head_dim / 2; ++j) {
+                const bool interleaved = layout == RopeLayout::interleaved;
+                double& a = x[t][head + (interleaved ? 2 * j : j)];
+                double& b = x[t][head + (interleaved ? 2 * j + 1 : j + head_dim / 2)];
+                const double angle = positions[t] * std::pow(theta, -2.0 * double(j) / double(head_dim));
+                const double old = a;
+                a = old * std::cos(angle) - b * std::sin(angle);
+                b = old * std::sin(angle) + b * std::cos(angle);
+            }
+}
+
+}  // namespace
+
+TEST_CASE("norms: values with an eps that matters") {
+    constexpr double eps = 0.25;
+    Bench bench(TestBatch(1, 3, 1));
+    const Storage &rms = bench.weight("rms", {5}), &layer = bench.weight("layer", {5});
+    bench.allocate();
+    const Tensor x = bench.random(3, 5);
+    Matrix rms_y, layer_y, plain_y;
+    for (const auto& row : matrix(x)) {
+        double mean = 0, squares = 0, variance = 0;
+        for (const double v : row) {
+            mean += v / 5;
+            squares += v * v / 5;
+        }
+        for (const double v : row) variance += (v - mean) * (v - mean) / 5;
+        rms_y.emplace_back();
+        layer_y.emplace_back();
+        plain_y.emplace_back();
+        for (size_t j = 0; j < 5; ++j) {
+            rms_y.back().push_back(row[j] / std::sqrt(squares + eps) * element(rms.w, int64_t(j)));
+            plain_y.back().push_back((row[j] - mean) / std::sqrt(variance + eps));
+            layer_y.back().push_back(plain_y.back().back() * element(layer.w, int64_t(j)));
+        }
+    }
+    CHECK(largest_difference(rms_y, RmsNorm(rms, eps).forward(bench.c, x)) <= 1e-14);
+    CHECK(largest_difference(layer_y, LayerNorm(&layer, eps).forward(bench.c, x)) <= 1e-14);
+    CHECK(largest_difference(plain_y, LayerNorm(nullptr, eps).forward(bench.c, x)) <= 1e-14);
+}
+
+TEST_CASE("attention: values with grouped queries, documents, restarted positions and a residual") {
+    constexpr size_t heads = 4, kv_heads = 2, d = 6, width = 5, sequences = 2, length = 9;
+    for (const RopeLayout layout : {RopeLayout::interleaved, RopeLayout::half_split})
+        for (const bool documents : {false, true}) {
+            CAPTURE(int(layout), documents);
+            TestBatch data(sequences, length, 1);
+            if (documents) data.split_documents(4, true);
+            Bench bench(data);
+            const Storage& wqkv = bench.parameters.add(
+                {{.name = "q", .shape = {heads * d, width}, .init = Init::normal(0.7)},
+                 {.name = "k", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)},
+                 {.name = "v", .shape = {kv_heads * d, width}, .init = Init::normal(0.7)}});
+            const Storage& wo = bench.weight("o", {width, heads * d});
+            bench.allocate();
+            const RopeTable rope(length, d, 100, {}, Dtype::f64);
+            const Attention attention(
+                wqkv, wo, {.heads = heads, .kv_heads = kv_heads, .head_dim = d, .rope_layout = layout}, rope);
+            const Tensor x = bench.random(sequences * length, width),
+                         residual = bench.random(sequences * length, width);
+
+            const auto projected = [&](size_t i) {
+                return product(matrix(x), matrix(wqkv.rows_of(wqkv.params()[i], wqkv.w)));
+            };
+            Matrix q = projected(0), k = projected(1);
+            const Matrix v = projected(2);
+            rotate(q, data.positions, d, 100, layout);
+            rotate(k, data.positions, d, 100, layout);
+            Matrix mixed(sequences * length, std::vector<double>(heads * d, 0));
+            for (size_t t = 0; t < sequences * length; ++t)
+                for (size_t h = 0; h < heads; ++h) {
+                    const size_t group = h / (heads / kv_heads) * d;
+                    const size_t first =
+                        t / length * length + (documents ? size_t(data.document_start[t]) : 0);
+                    double total = 0;
+                    std::vector<double> weights;
+                    for (size_t s = first; s <= t; ++s) {
+                        double score = 0;
+                        for (size_t j = 0; j < d; ++j) score += q[t][h * d + j] * k[s][group + j];
+                        weights.push_back(std::exp(score / std::sqrt(double(d))));
+                        total += weights.back();
+                    }
+                    for (size_t s = first; s <= t; ++s)
+                        for (size_t j = 0; j < d; ++j)
+                            mixed[t][h * d + j] += weights[s - first] / total * v[s][group + j];
+                }
+            Matrix expected = product(mixed, matrix(wo.w));
+            const Matrix added = matrix(residual);
+            for (size_t t = 0; t < expected.size(); ++t)
+                for (size_t j = 0; j < width; ++j) expected[t][j] += added[t][j];
+            CHECK(largest_difference(expected, attention.forward(bench.c, x, residual)) <= 1e-12);
+        }
+}
+
+TEST_CASE("feed-forward: values with a residual") {
+    Bench bench(TestBatch(1, 3, 1));
+    const Storage& w13 = bench.parameters.add({{.name = "w1", .shape = {7, 4}, .init = Init::normal(0.7)},
+                                               {.name = "w3", .shape = {7, 4}, .init = Init::normal(0.7)}});
+    const Storage& w2 = bench.weight("w2", {4, 7});
+    bench.allocate();
+    const Tensor x = bench.random(3, 4), residual = bench.random(3, 4);
+    Matrix gate = product(matrix(x), matrix(w13.rows_of(w13.params()[0], w13.w)));
+    const Matrix up = product(matrix(x), matrix(w13.rows_of(w13.params()[1], w13.w)));
+    for (size_t t = 0; t < 3; ++t)
+        for (size_t j = 0; j < 7; ++j) gate[t][j] *= up[t][j] / (1 + std::exp(-gate[t][j]));
+    Matrix expected = product(gate, matrix(w2.w));
+    for (size_t t = 0; t < 3; ++t)
+        for (size_t j = 0; j < 4; ++j) expected[t][j] += element(residual, int64_t(4 * t + j));
+    CHECK(largest_difference(expected, FeedForward(w13, w2).forward(bench.c, x, residual)) <= 1e-13);
+}
+
+TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to what is there") {
+    TestBatch data(2, 5, 7);
+    data.ignore_every(3);
+    Bench bench(data);
+    const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {7, 4});
+    bench.allocate();
+    const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+    const Tensor x = bench.random(10, 4);
+    const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
+    double sum = 0;
+    for (size_t t = 0; t < 10; ++t) {
+        if (data.labels[t] == -100) continue;
+        double total = 0;
+        for (const double l : logits[t]) total += std::exp(l);
+        sum += std::log(total) - logits[t][size_t(data.labels[t])];
+    }
+    bench.scalars.loss_scale = 0.25;
+    bench.scalars.loss = 100;
+    head.evaluate(bench.c, x);
+    CHECK(relatively_close(bench.scalars.loss, 100 + 0.25 * sum, 1e-14));
+    head.forward(bench.c, x);
+    CHECK(relatively_close(bench.scalars.loss, 100 + 0.5 * sum, 1e-14));
+    const Tensor out = bench.frame.keep(Dtype::f64, {10, 7});
+    head.logits(bench.c, out, x);
+    CHECK(largest_difference(logits, out) <= 1e-14);
+}
+
+TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {
+    TestBatch data(1, 4, 5);
+    data.ignore_every(1);
+    Bench bench(data);
+    const Storage &norm = bench.weight("norm", {3}), &output = bench.weight("output", {5, 3});
+    bench.allocate();
+    const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+    head.forward(bench.c, bench.random(4, 3));
+    CHECK(bench.scalars.loss == 0);
+    CHECK(values(head.backward(bench.c)) == std::vector<double>(12, 0));
+    CHECK(values(output.g) == std::vector<double>(15, 0));
+}
