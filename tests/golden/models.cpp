@@ -8,6 +8,7 @@
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/optim/lr_schedule.hpp"
+#include "coeus/train/model_setup.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 
@@ -35,31 +36,6 @@ struct Tolerances {
 constexpr Tolerances in_float32 = {1e-6, 5e-5, 1e-5, 3e-5, 1e-5, 5e-5, 2e-6};
 constexpr Tolerances in_float64 = {1e-12, 1e-10, 1e-11, 1e-10, 1e-10, 1e-9, 1e-9};
 constexpr double lr_tolerance = 1e-12;
-
-DecoderConfig read_config(const fs::path& folder) {
-    const HubConfig hub = read_hub_config(folder.string(), {find_family("llama3").hub_architecture});
-    DecoderConfig config{.family = "llama3",
-                         .flavor = "hf",
-                         .dim = hub.hidden_size,
-                         .layers = hub.layers,
-                         .heads = hub.heads,
-                         .kv_heads = hub.kv_heads,
-                         .head_dim = hub.head_dim,
-                         .ffn_hidden = hub.intermediate_size,
-                         .vocab = hub.vocab_size,
-                         .rope_theta = hub.rope_theta,
-                         .rope_scaling = {},
-                         .norm_eps = hub.rms_norm_eps,
-                         .tied = hub.tied,
-                         .max_seq_len = hub.max_positions};
-    if (const auto& scaling = hub.rope_scaling)
-        config.rope_scaling = RopeScaling{.factor = scaling->factor,
-                                          .low_frequency = scaling->low_freq_factor,
-                                          .high_frequency = scaling->high_freq_factor,
-                                          .original_positions = scaling->original_positions};
-    config.validate();
-    return config;
-}
 
 /// One case in memory: its files, our model with its weights, and its batches.
 class Case {
@@ -135,7 +111,7 @@ public:
 
 private:
     DecoderConfig config() const {
-        DecoderConfig c = read_config(folder_);
+        DecoderConfig c = model_from_hub(folder_.string());
         c.rope_layout = layout_;
         return c;
     }
@@ -286,7 +262,7 @@ TEST_CASE("golden: both forms of config.json describe the same model") {
         CAPTURE(name);
         const TemporaryFolder older;
         fs::copy_file(folder / "config_4x.json", older / "config.json");
-        const DecoderConfig a = read_config(folder), b = read_config(older.path());
+        const DecoderConfig a = model_from_hub(folder.string()), b = model_from_hub(older.path().string());
         CHECK((a == b));
         CHECK(a.rope_scaling.has_value() == (name == "llama31_rope_scaled"));
     }
