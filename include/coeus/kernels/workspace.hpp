@@ -59,28 +59,30 @@ inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threa
     return threads * attention_backward_per_thread(type, s);
 }
 
-/// Rows of a job of gemm, and the depth it sums at a time.
+/// Rows of a job of gemm, and the most depth it sums in registers at a time.
 inline constexpr int64_t gemm_rows = 48, gemm_depth = 768;
 
-/// How gemm divides its work: columns of b packed at a time, and elements of the packed columns (shared), of
-/// a thread's packed rows of a, and of its sums where the output is of another type than they are.
+/// How gemm divides its work: depth summed at a time (a slab); columns and depth of b that are packed at a
+/// time; elements of a thread's packed rows of a, and of its sums where the output is of another type than
+/// they are (then all slabs must be packed at once, else one).
 struct GemmBlocks {
-    int64_t columns, panels, rows_copy, sums;
+    int64_t slab, columns, depth, rows_copy, sums;
 };
 inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
-    constexpr int64_t unit = 32, most = int64_t(1) << 22;  // whole panels of every type; elements
-    const int64_t depth = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
-    if (d.count() == 0 || depth == 0) return {};
+    constexpr int64_t unit = 32, most = int64_t(1) << 22;  // whole panels on every CPU; packed elements
+    const int64_t whole = a.is_transposed ? a.tensor.rows() : a.tensor.cols();
+    if (d.count() == 0 || whole == 0) return {};
+    const int64_t slab = div_ceil(whole, div_ceil(whole, gemm_depth));
+    const int64_t depth = d.dtype == Dtype::f32 ? slab : whole;
     const int64_t blocks = div_ceil(d.cols(), std::max(unit, most / depth / unit * unit));
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
-    return {columns, columns * depth, gemm_rows * std::min(gemm_depth, depth),
-            d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
+    return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
 /// f64 needs none: OpenBLAS has its own.
 inline int64_t gemm(const Tensor& d, const Operand& a, int threads) {
     if (a.tensor.dtype == Dtype::f64) return 0;
     const GemmBlocks b = gemm_blocks(d, a);
-    return bytes(Dtype::f32, b.panels) + bytes(Dtype::f32, threads * b.rows_copy) +
+    return bytes(Dtype::f32, b.columns * b.depth) + bytes(Dtype::f32, threads * b.rows_copy) +
            bytes(Dtype::f32, threads * b.sums);
 }
 

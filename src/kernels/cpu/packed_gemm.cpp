@@ -68,9 +68,10 @@ inline void micro_block(Block<A> out, Block<const A> add, const A* a, int64_t ld
                 tile[r * panel_width<A> + j] + (add.data ? add.data[r * add.ld + j] : A(0));
 }
 
-/// Columns [first, first + cols) of op(b) as panels of [depth][panel_width], zeros beyond the columns.
+/// Rows [begin, begin + depth) and columns [first, first + cols) of op(b) as a panel [depth][panel_width],
+/// zeros beyond the columns.
 template <class T>
-void pack_panel(Acc<T>* panel, const Operand& b, int64_t first, int64_t cols, int64_t depth) {
+void pack_panel(Acc<T>* panel, const Operand& b, int64_t begin, int64_t depth, int64_t first, int64_t cols) {
     using A = Acc<T>;
     constexpr int64_t width = panel_width<A>, strip = 64;
     Tensor matrix = b.tensor;
@@ -78,7 +79,7 @@ void pack_panel(Acc<T>* panel, const Operand& b, int64_t first, int64_t cols, in
     if (cols < width) std::fill(panel, panel + depth * width, A(0));
     if (!b.is_transposed) {
         for (int64_t p = 0; p < depth; ++p) {
-            const T* row = data + p * matrix.ld + first;
+            const T* row = data + (begin + p) * matrix.ld + first;
             A* out = panel + p * width;
             if (cols == width)
 #pragma omp simd
@@ -88,10 +89,10 @@ void pack_panel(Acc<T>* panel, const Operand& b, int64_t first, int64_t cols, in
         }
         return;
     }
-    for (int64_t begin = 0; begin < depth; begin += strip)  // strips that stay in the nearest cache
+    for (int64_t start = 0; start < depth; start += strip)  // strips that stay in the nearest cache
         for (int64_t j = 0; j < cols; ++j) {
-            const T* row = data + (first + j) * matrix.ld;
-            for (int64_t p = begin; p < std::min(depth, begin + strip); ++p)
+            const T* row = data + (first + j) * matrix.ld + begin;
+            for (int64_t p = start; p < std::min(depth, start + strip); ++p)
                 panel[p * width + j] = load(row[p]);
         }
 }
@@ -114,6 +115,7 @@ void pack_columns(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int
     alignas(64) A line[workspace::gemm_rows] = {};
     for (int64_t p = 0; p < depth; ++p) {
         const T* row = static_cast<const T*>(a.data) + (begin + p) * a.ld + first;
+        for (int64_t r = 0; r < rows; r += 64 / int64_t(sizeof(T))) __builtin_prefetch(row + 16 * a.ld + r);
 #pragma omp simd
         for (int64_t r = 0; r < rows; ++r) line[r] = load(row[r]);
         for (int64_t r = 0; r < rows; r += block)
@@ -121,14 +123,15 @@ void pack_columns(Acc<T>* out, const Tensor& a, int64_t first, int64_t rows, int
     }
 }
 
-/// One thread's share: rows of d.
+/// Rows of d by the packed columns and depth of b: one thread's share.
 template <class T, class D>
 struct Job {
     using A = Acc<T>;
     Tensor d;
     Operand a;
-    Tensor c;
-    int64_t depth, first_column, cols;
+    Tensor c;  ///< added: what the caller gave, or d after the first round
+    int64_t begin, depth, slab;
+    int64_t first_column, cols;
     const A* panels;
     A* rows_copy;
     A* sums;  ///< where d is not of type A
@@ -143,9 +146,8 @@ struct Job {
         } else {
             out = {sums, cols};
         }
-        const int64_t slabs = div_ceil(depth, workspace::gemm_depth), slab = div_ceil(depth, slabs);
-        for (int64_t begin = 0; begin < depth; begin += slab) {
-            multiply(out, add, first, rows, begin, std::min(slab, depth - begin));
+        for (int64_t from = 0; from < depth; from += slab) {
+            multiply(out, add, first, rows, from, std::min(slab, depth - from));
             add = {out.data, out.ld};
         }
         if constexpr (!std::is_same_v<A, D>) {
@@ -160,22 +162,22 @@ struct Job {
     }
 
 private:
-    void multiply(Block<A> out, Block<const A> add, int64_t first, int64_t rows, int64_t begin,
+    void multiply(Block<A> out, Block<const A> add, int64_t first, int64_t rows, int64_t from,
                   int64_t length) const {
-        const A* slab_panels = panels + begin * panel_width<A>;
+        const A* slab_panels = panels + from * panel_width<A>;
         if (a.is_transposed) {
-            pack_columns<T>(rows_copy, a.tensor, first, rows, begin, length);
+            pack_columns<T>(rows_copy, a.tensor, first, rows, begin + from, length);
             sweep<true>(out, add, rows_copy, 0, slab_panels, length, 0, rows);
         } else if constexpr (std::is_same_v<T, A>) {  // read in place, but for the last rows
             const int64_t whole = rows / rows_in_registers * rows_in_registers;
-            const A* data = static_cast<const A*>(a.tensor.data) + first * a.tensor.ld + begin;
+            const A* data = static_cast<const A*>(a.tensor.data) + first * a.tensor.ld + begin + from;
             sweep<false>(out, add, data, a.tensor.ld, slab_panels, length, 0, whole);
             if (whole == rows) return;
-            pack_rows<T>(rows_copy, a.tensor, first + whole, rows - whole, begin, length);
+            pack_rows<T>(rows_copy, a.tensor, first + whole, rows - whole, begin + from, length);
             sweep<false>(out.at(whole, 0), add.at(whole, 0), rows_copy, length, slab_panels, length, 0,
                          rows - whole);
         } else {
-            pack_rows<T>(rows_copy, a.tensor, first, rows, begin, length);
+            pack_rows<T>(rows_copy, a.tensor, first, rows, begin + from, length);
             sweep<false>(out, add, rows_copy, length, slab_panels, length, 0, rows);
         }
     }
@@ -197,23 +199,24 @@ void run(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int
     const int64_t m = d.rows(), n = d.cols(), width = panel_width<A>;
     const auto size = workspace::gemm_blocks(d, a);
     Scope scope(exec.workspace);
-    A* panels = exec.workspace.alloc(dtype_of<A>(), {size.panels}).template as<A>();
+    A* panels = exec.workspace.alloc(dtype_of<A>(), {size.columns * size.depth}).template as<A>();
     A* copies = exec.workspace.alloc(dtype_of<A>(), {exec.threads, size.rows_copy}).template as<A>();
     A* sums = exec.workspace.alloc(dtype_of<A>(), {exec.threads, size.sums}).template as<A>();
     // no more rows in a job than leave one for each thread
     const int64_t job_rows =
         std::min(workspace::gemm_rows, round_up(div_ceil(m, exec.threads), rows_in_registers));
-    for (int64_t first = 0; first < n; first += size.columns) {
-        const int64_t cols = std::min(size.columns, n - first);
+    const auto round = [&](int64_t first, int64_t cols, int64_t begin, int64_t length) {
 #pragma omp parallel num_threads(exec.threads)
         {
 #pragma omp for schedule(static)
             for (int64_t j = 0; j < cols; j += width)
-                pack_panel<T>(panels + j * depth, b, first + j, std::min(width, cols - j), depth);
+                pack_panel<T>(panels + j * length, b, begin, length, first + j, std::min(width, cols - j));
             const Job<T, D> job = {d,
                                    a,
-                                   c,
-                                   depth,
+                                   begin == 0 ? c : d,
+                                   begin,
+                                   length,
+                                   size.slab,
                                    first,
                                    cols,
                                    panels,
@@ -222,7 +225,10 @@ void run(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int
 #pragma omp for schedule(dynamic)
             for (int64_t i = 0; i < m; i += job_rows) job.run(i, std::min(job_rows, m - i));
         }
-    }
+    };
+    for (int64_t first = 0; first < n; first += size.columns)
+        for (int64_t begin = 0; begin < depth; begin += size.depth)
+            round(first, std::min(size.columns, n - first), begin, std::min(size.depth, depth - begin));
 }
 
 }  // namespace
