@@ -29,6 +29,10 @@ inline void micro_kernel(A* out, int64_t ldo, const A* add, int64_t ldadd, const
     using Unaligned = typename VectorOf<A>::unaligned;
     constexpr int lanes = VectorOf<A>::lanes, rows = rows_in_registers;
     V sum[rows][2] = {};
+    for (int r = 0; r < rows; ++r) {  // needed at the end: on the way meanwhile
+        if (add) __builtin_prefetch(add + r * ldadd);
+        __builtin_prefetch(out + r * ldo, 1);
+    }
     for (int64_t p = 0; p < depth; ++p) {
         const V left = *reinterpret_cast<const V*>(panel + p * 2 * lanes);
         const V right = *reinterpret_cast<const V*>(panel + p * 2 * lanes + lanes);
