@@ -23,7 +23,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         *" build "*)
             echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, parallel HDF5," \
                 "fmt, spdlog, nlohmann-json, toml++, Boost.Program_options, oneDNN, OpenBLAS, hwloc, PCRE2," \
-                "utf8proc, xxHash; for the tests Catch2 2. What is missing is named below." ;;
+                "xxHash; for the tests Catch2 2. What is missing is named below." ;;
     esac
     exit 0
 fi
