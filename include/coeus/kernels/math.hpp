@@ -41,7 +41,7 @@ COEUS_HD T store(A x) {
         return T(x);
 }
 
-/// exp(x) for float and double, and for GCC vectors F of them with I the integers of the same width.
+/// exp(x) for float and double, and for GCC vectors F of them with I the unsigned integers of the same width.
 /// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf; double: Taylor to degree 13).
 /// Relative error below 2 units in the last place; 0 below the smallest normal number, saturates instead of
 /// overflowing, NaN stays NaN. `below_zero`: cheaper, for x <= 0, and never less than the smallest normal
@@ -91,10 +91,10 @@ COEUS_HD inline F exp_polynomial(F x) {
 }
 
 COEUS_HD inline float exp_of(float x) {
-    return exp_polynomial<float, float, int32_t>(x);
+    return exp_polynomial<float, float, uint32_t>(x);
 }
 COEUS_HD inline double exp_of(double x) {
-    return exp_polynomial<double, double, int64_t>(x);
+    return exp_polynomial<double, double, uint64_t>(x);
 }
 
 /// silu(x) = x sigmoid(x)

@@ -5,6 +5,30 @@
 
 namespace coeus::cpu {
 
+namespace {
+
+constexpr int64_t run_length = 256;
+
+/// RandomStream::u64 of [first, first + count), count <= run_length; both halves of each block of Philox are
+/// used.
+void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first, int64_t count) {
+    int64_t done = 0;
+    if (first % 2 != 0) out[done++] = random.u64(first);
+    const uint64_t block = (first + uint64_t(done)) / 2;
+    const int64_t pairs = (count - done) / 2;
+    uint64_t* rest = out + done;
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; ++i) {
+        const Philox4 b = random.bits(block + uint64_t(i));
+        rest[2 * i] = (uint64_t(b[1]) << 32) | b[0];
+        rest[2 * i + 1] = (uint64_t(b[3]) << 32) | b[2];
+    }
+    done += 2 * pairs;
+    if (done < count) out[done] = random.u64(first + uint64_t(done));
+}
+
+}  // namespace
+
 void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, const StepScalars& scalars) {
     const int64_t count = t.master.count();
     require(t.exp_avg.count() == count && t.exp_avg_sq.count() == count && t.grad.count() == count &&
@@ -19,10 +43,16 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
         const auto factors = adam_factors<Acc<T>>(options, scalars);
         const auto run = [&]<class C>(C* compute) {
             parallel_blocks(exec, count, int64_t(1) << 14, [&](int64_t, int64_t first, int64_t last) {
-                adam_row(Lane(), t.master.as<T>() + first, t.exp_avg.as<T>() + first,
-                         t.exp_avg_sq.as<T>() + first, t.grad.as<const Acc<T>>() + first,
-                         compute ? compute + first : nullptr, last - first, factors, random,
-                         options.first_index + uint64_t(first));
+                uint64_t random_bits[run_length];
+                const int64_t length = std::is_same_v<T, bf16> ? run_length : last - first;
+                for (int64_t i = first; i < last; i += length) {
+                    const int64_t n = std::min(length, last - i);
+                    if (std::is_same_v<T, bf16>)
+                        fill_bits(random_bits, random, options.first_index + uint64_t(i), n);
+                    adam_row(Lane(), t.master.as<T>() + i, t.exp_avg.as<T>() + i, t.exp_avg_sq.as<T>() + i,
+                             t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
+                             [&](int64_t j) { return random_bits[j]; });
+                }
             });
         };
         if (t.compute)

@@ -15,11 +15,11 @@ inline constexpr int vector_bytes = 64, rows_in_registers = 12;
 inline constexpr int vector_bytes = 32, rows_in_registers = 6;
 #endif
 
-/// A vector of float or double, and the integers of the same width.
+/// A vector of float or double, and the unsigned integers of the same width.
 template <class A>
 struct VectorOf {
     static constexpr int lanes = vector_bytes / int(sizeof(A));
-    using Int = std::conditional_t<sizeof(A) == 8, int64_t, int32_t>;
+    using Int = std::conditional_t<sizeof(A) == 8, uint64_t, uint32_t>;
     typedef A type __attribute__((vector_size(vector_bytes)));
     typedef A unaligned __attribute__((vector_size(vector_bytes), aligned(alignof(A))));
     typedef Int integers __attribute__((vector_size(vector_bytes)));

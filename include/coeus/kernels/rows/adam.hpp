@@ -13,20 +13,19 @@ inline RandomStream rounding_stream(const AdamOptions& options, uint64_t step) {
     return RandomStream(options.seed, options.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 
-/// `compute` may be null. `first_index`: global index of the first element.
-template <class Team, class T, class C>
+/// `compute` may be null. bits(j): 64 random bits of element j, for bf16 alone.
+template <class Team, class T, class C, class Bits>
 COEUS_HD void adam_row(const Team& team, T* master, T* exp_avg, T* exp_avg_sq, const Acc<T>* grad, C* compute,
-                       int64_t count, const AdamFactors<Acc<T>>& factors, const RandomStream& random,
-                       uint64_t first_index) {
+                       int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
     const auto update = [=](int64_t j) {
         A weight = load(master[j]), first = load(exp_avg[j]), second = load(exp_avg_sq[j]);
         adam_update(weight, first, second, grad[j], factors);
         if constexpr (std::is_same_v<T, bf16>) {
-            const uint64_t bits = random.u64(first_index + uint64_t(j));
-            master[j] = round_stochastically(weight, uint32_t(bits));
-            exp_avg[j] = round_stochastically(first, uint32_t(bits >> 16));
-            exp_avg_sq[j] = round_stochastically(second, uint32_t(bits >> 32));
+            const uint64_t random = bits(j);
+            master[j] = round_stochastically(weight, uint32_t(random));
+            exp_avg[j] = round_stochastically(first, uint32_t(random >> 16));
+            exp_avg_sq[j] = round_stochastically(second, uint32_t(random >> 32));
         } else {
             master[j] = weight;
             exp_avg[j] = first;
