@@ -86,8 +86,11 @@ def draw(series, title):
         if not part:
             continue
         line = " ".join(f"{x(s):.1f},{y(v):.1f}" for s, v in part)
-        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-linejoin="round"/>')
-        if name == "validation_loss":
+        measured_rarely = name == "validation_loss"  # dots are what was measured, the line between them is a guess
+        dashes = ' stroke-dasharray="3 4"' if measured_rarely else ""
+        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{1 if dashes else 2}" '
+                   f'stroke-linejoin="round"{dashes}/>')
+        if measured_rarely:
             out += [f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="3.5" fill="{colour}"/>' for s, v in part]
         text = f"{label} {series[name][-1][1]:.2f}"
         out.append(f'<text x="{legend}" y="22" text-anchor="end" fill="{colour}">{text}</text>')
