@@ -45,7 +45,8 @@ say "training: $train"
 code=0
 $train || code=$?
 if [ "$code" -ne 0 ]; then
-    echo "training ended with code $code; 'make run' continues from the last checkpoint in $output" >&2
+    echo "training ended with code $code" >&2
+    case $code in 2 | 4) ;; *) echo "'make run' continues from the last checkpoint in $output" >&2 ;; esac
     exit "$code"
 fi
 

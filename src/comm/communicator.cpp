@@ -24,7 +24,8 @@ struct Communicator::Handle {
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;
         if (comm != MPI_COMM_NULL) COEUS_CHECK_MPI(MPI_Comm_size(comm, &size));
-        if (size > 1) staging = Buffer(piece_bytes * size, "pieces of a reduction");
+        piece_bytes = std::clamp(staging_bytes / size / 64 * 64, int64_t(4) << 10, int64_t(256) << 10);
+        ranks = size;
         requests.reserve(size_t(2 * size));
     }
     Handle(const Handle&) = delete;
@@ -35,7 +36,15 @@ struct Communicator::Handle {
         if (comm != MPI_COMM_NULL && !finalised) MPI_Comm_free(&comm);
     }
 
-    static constexpr int64_t piece_bytes = 256 << 10;
+    // At the first reduction: most of a mesh's communicators never reduce anything large.
+    std::byte* pieces() {
+        if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "pieces of a reduction");
+        return staging.data();
+    }
+
+    static constexpr int64_t staging_bytes = int64_t(16) << 20;  // in all, however many ranks
+    int64_t piece_bytes = int64_t(256) << 10;                    // from one peer
+    int ranks = 1;
 };
 
 namespace {
@@ -145,7 +154,7 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
     requests.clear();
     for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_) continue;
-        COEUS_CHECK_MPI(MPI_Irecv(handle_->staging.data() + peer * bytes, as_count(bytes), MPI_BYTE, peer, 0,
+        COEUS_CHECK_MPI(MPI_Irecv(handle_->pieces() + peer * bytes, as_count(bytes), MPI_BYTE, peer, 0,
                                   handle_->comm, &requests.emplace_back()));
     }
     for (int step = 1; step < size_; ++step) {
@@ -154,13 +163,13 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
                                   &requests.emplace_back()));
     }
     COEUS_CHECK_MPI(MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
-    sum_pieces(out, handle_->staging.data(), bytes, part_of(rank_), rank_, size_);
+    sum_pieces(out, handle_->pieces(), bytes, part_of(rank_), rank_, size_);
 }
 
 void Communicator::reduce_scatter(Tensor out, Tensor in) const {
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
-    const int64_t piece = Handle::piece_bytes / size_of(out.dtype);
+    const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
     for (int64_t first = 0; first < out.count(); first += piece)
         reduce_piece(part(out, first, std::min(piece, out.count() - first)), in, first, out.count());
 }
@@ -177,7 +186,7 @@ void Communicator::all_reduce(Tensor inout, Reduce op) const {
         return;
     }
     // by pieces, so that the part that was just summed is still in the cache when it is gathered
-    const int64_t piece = Handle::piece_bytes / size_of(inout.dtype);
+    const int64_t piece = handle_->piece_bytes / size_of(inout.dtype);
     int64_t first = 0;
     while (first < inout.count()) {
         const int64_t each = std::min(piece, (inout.count() - first) / size_);
@@ -191,9 +200,9 @@ void Communicator::all_reduce(Tensor inout, Reduce op) const {
     if (first == inout.count()) return;
     // fewer elements than ranks are left: everyone sums all of them
     const Tensor rest = part(inout, first, inout.count() - first);
-    COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, handle_->staging.data(),
+    COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, handle_->pieces(),
                                   as_count(rest.bytes()), MPI_BYTE, handle_->comm));
-    sum_pieces(rest, handle_->staging.data(), rest.bytes(), rest, rank_, size_);
+    sum_pieces(rest, handle_->pieces(), rest.bytes(), rest, rank_, size_);
 }
 
 double Communicator::all_reduce(double value, Reduce op) const {

@@ -63,9 +63,9 @@ MpiRuntime::MpiRuntime(int* argc, char*** argv) {
     int length = 0;
     COEUS_CHECK_MPI(MPI_Get_processor_name(name, &length));
     host_.assign(name, size_t(length));
-    // SLURM_STEP_NUM_TASKS is set by srun only; a plain batch shell has SLURM_NTASKS as well, and one process
-    // is right there
-    const std::string tasks = environment("SLURM_STEP_ID").empty() ? "" : environment("SLURM_NTASKS");
+    // of the step that this process is in; a plain batch shell has SLURM_NTASKS too, and one process is right
+    // there
+    const std::string tasks = environment("SLURM_STEP_NUM_TASKS");
     if (const std::string problem = pmix_problem(tasks, size_); !problem.empty())
         throw ConfigError("{}", problem);
 }

@@ -39,15 +39,15 @@ public:
                 n += hwloc_bitmap_intersects(core->cpuset, bound_);
         return std::max(1, n);
     }
-    // Pins the calling thread to one hardware thread of a core; the return value is ignored where the system
-    // refuses.
-    void pin(int core_index) const {
-        const hwloc_obj_t core = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, unsigned(core_index));
-        if (!core) return;
-        hwloc_bitmap_t one = hwloc_bitmap_dup(core->cpuset);
-        hwloc_bitmap_singlify(one);
-        hwloc_set_cpubind(topology_, one, HWLOC_CPUBIND_THREAD);
-        hwloc_bitmap_free(one);
+    // Binds the process, with the threads it has and will have, to a run of cores. Where the system refuses,
+    // it runs unbound.
+    void bind_process(int first_core, int count) const {
+        hwloc_bitmap_t set = hwloc_bitmap_alloc();
+        for (int i = first_core; i < first_core + count; ++i)
+            if (const hwloc_obj_t core = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, unsigned(i)))
+                hwloc_bitmap_or(set, set, core->cpuset);
+        hwloc_set_cpubind(topology_, set, HWLOC_CPUBIND_PROCESS);
+        hwloc_bitmap_free(set);
     }
 
 private:
@@ -77,17 +77,16 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
         share.reason =
             fmt::format("{} cores / {} {}", share.cores, local_size, local_size == 1 ? "rank" : "ranks");
     }
-    if (!bound && share.threads * local_size <= share.cores) share.first_core = local_rank * share.threads;
+    // a rank alone stays free: other programs of this host may have cores of their own
+    if (!bound && local_size > 1 && share.threads * local_size <= share.cores)
+        share.first_core = local_rank * share.threads;
     return share;
 }
 
 void apply(const CpuShare& share) {
     omp_set_dynamic(0);
     omp_set_num_threads(share.threads);
-    if (share.first_core < 0) return;
-    const Topology topology;
-#pragma omp parallel num_threads(share.threads)
-    topology.pin(share.first_core + omp_get_thread_num());
+    if (share.first_core >= 0) Topology().bind_process(share.first_core, share.threads);
 }
 
 std::string cpu_name() {

@@ -30,6 +30,12 @@ std::vector<StepFile> list_files(const std::string& folder, std::string_view pre
     return all;
 }
 
+std::vector<StepFile> weights_in(const std::string& folder) {
+    std::vector<StepFile> all = list_files(folder, "model-");
+    for (const StepFile& file : list_files(folder, "step-")) all.push_back(file);
+    return all;
+}
+
 }  // namespace
 
 std::vector<StepFile> list_checkpoints(const std::string& folder) {
@@ -37,8 +43,11 @@ std::vector<StepFile> list_checkpoints(const std::string& folder) {
 }
 
 std::string newest_weights(const std::string& folder) {
-    std::vector<StepFile> all = list_files(folder, "model-");
-    for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
+    std::vector<StepFile> all = weights_in(folder);
+    // a run's folder holds them one level below (checkpoint.folder)
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+        if (all.empty() && entry.is_directory()) all = weights_in(entry.path().string());
     std::stable_sort(all.begin(), all.end(),
                      [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     for (auto file = all.rbegin(); file != all.rend(); ++file) {

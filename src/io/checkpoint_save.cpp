@@ -117,6 +117,18 @@ void write_share(RawFile& file, const CheckpointTensor& tensor, Rows share, Dtyp
     }
 }
 
+/// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
+/// resume takes this branch.
+void set_aside_later(const std::string& folder, int64_t step) {
+    for (const StepFile& file : list_checkpoints(folder)) {
+        if (file.step <= step) continue;
+        std::error_code status;
+        fs::rename(file.path, file.path + ".abandoned", status);
+        log::warn("{} is of a later step than the one saved now: {}", file.path,
+                  status ? "it cannot be renamed: " + status.message() : "renamed to *.abandoned");
+    }
+}
+
 void remove_old(const std::string& folder, int64_t keep_latest) {
     if (keep_latest <= 0) return;
     const std::vector<StepFile> all = list_checkpoints(folder);
@@ -187,7 +199,10 @@ std::string Checkpoint::write(const std::string& name, const TrainRecord& train,
 
 std::string Checkpoint::save(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const {
     std::string path = write(step_file_name(train.step), train, tensors, std::nullopt);
-    if (ranks_.rank() == 0) remove_old(folder_, keep_latest_);
+    if (ranks_.rank() == 0) {
+        set_aside_later(folder_, train.step);
+        remove_old(folder_, keep_latest_);
+    }
     return path;
 }
 

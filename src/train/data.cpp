@@ -43,13 +43,24 @@ fs::path token_file(const Words& paths, const char* option, const Config& config
     return tokenized(inputs, tokenizer, cache_folder, threads);
 }
 
+// A run would go well with another tokenizer's ids, but what it writes could not be read.
+void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
+    if (file.tokenizer_hash().empty() || !fs::exists(fs::path(folder) / "tokenizer.json")) return;
+    if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
+        log::warn(
+            "{} was made with another tokenizer than the one in {}: `coeus generate` will need --tokenizer",
+            file.path(), tokenizer.folder());
+}
+
 // Rank 0 finds or makes the file and looks at its ids while the others wait; then all open it.
 std::unique_ptr<TokenFile> open(const Words& paths, const char* option, const Config& config, int64_t vocab,
                                 const fs::path& cache_folder, const Communicator& world, int threads) {
     std::string path;
     on_first_rank(world, [&] {
         path = token_file(paths, option, config, vocab, cache_folder, threads).string();
-        TokenFile(path).check_vocabulary(vocab, threads);
+        TokenFile file(path);
+        file.check_vocabulary(vocab, threads);
+        warn_of_other_tokenizer(file, tokenizer_folder(config));
     });
     path = broadcast_text(world, path);
     std::unique_ptr<TokenFile> file;

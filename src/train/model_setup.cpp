@@ -105,11 +105,12 @@ DecoderConfig model_from_deck(const Config& config) {
     model.family = family.name;
     apply_overrides(config.model, model);
     model.validate();
-    const int64_t seq_len = config.training.seq_len;
+    const bool validated = config.validation.enable && config.validation.seq_len > config.training.seq_len;
+    const int64_t seq_len = validated ? config.validation.seq_len : config.training.seq_len;
     if (seq_len > model.max_seq_len)
-        throw ConfigError(
-            "training.seq_len = {}: {} {} allows at most {}; lower it, or raise model.max_seq_len", seq_len,
-            model.family, model.flavor, model.max_seq_len);
+        throw ConfigError("{}.seq_len = {}: {} {} allows at most {}; lower it, or raise model.max_seq_len",
+                          validated ? "validation" : "training", seq_len, model.family, model.flavor,
+                          model.max_seq_len);
     return model;
 }
 

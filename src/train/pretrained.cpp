@@ -5,7 +5,6 @@
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub.hpp"
-#include "coeus/train/config.hpp"
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
@@ -16,12 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file of weights that a path means: itself, the newest in it, or the newest in its folder checkpoint/.
+// The file of weights that a path means: itself, or the newest in it.
 std::string weights_file(const fs::path& path) {
     if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path.string());
-    if (!fs::is_directory(path)) return path.string();
-    const fs::path inner = path / Config{}.checkpoint.folder;
-    return newest_weights((fs::is_directory(inner) ? inner : path).string());
+    return fs::is_directory(path) ? newest_weights(path.string()) : path.string();
 }
 
 template <class T>

@@ -3,7 +3,12 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/device/cpu.hpp"
+#include "coeus/file/toml.hpp"
 #include "coeus/train/model_setup.hpp"
+
+#include <algorithm>
+#include <map>
 
 namespace coeus {
 
@@ -56,7 +61,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     "steps (warm-up {})",
                     sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
                     mesh.size(dp) == 1 ? "rank" : "ranks", accumulation, config.training.steps,
-                    config.lr_scheduler.warmup_steps),
+                    std::min(config.lr_scheduler.warmup_steps,
+                             config.lr_scheduler.total_steps.value_or(config.training.steps))),
         engine.plan().text(memory_limit_bytes()),
     };
     if (mesh.dp_shard > 1)
@@ -68,13 +74,60 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     return lines;
 }
 
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
+    static const std::vector<std::string> data_keys = {"training.dataset_path", "training.seq_len",
+                                                       "training.shuffle", "validation.enable",
+                                                       "validation.dataset_path"};
+    static const std::vector<std::string> schedule_keys = {"optimizer.lr",
+                                                           "lr_scheduler.warmup_steps",
+                                                           "lr_scheduler.total_steps",
+                                                           "lr_scheduler.decay_ratio",
+                                                           "lr_scheduler.decay_type",
+                                                           "lr_scheduler.min_lr_factor",
+                                                           "training.steps"};
+    const auto values = [](const std::string& deck) {
+        std::map<std::string, std::string> all;
+        for (const TomlEntry& entry : parse_toml(deck, "deck")) all[entry.key] = toml_text(entry.value);
+        return all;
+    };
+    const auto before = values(checkpoint_deck), now = values(deck_text(config));
+    const auto changed = [&](const std::vector<std::string>& keys) {
+        std::vector<std::string> parts;
+        const auto text = [](const auto& deck, const std::string& key) {
+            const auto at = deck.find(key);
+            return at == deck.end() ? std::string("not given") : at->second;
+        };
+        for (const std::string& key : keys)
+            if (text(before, key) != text(now, key))
+                parts.push_back(fmt::format("{} was {}, is {}", key, text(before, key), text(now, key)));
+        return join(parts, "; ");
+    };
+    std::vector<std::string> lines;
+    if (const std::string data = changed(data_keys); !data.empty())
+        lines.push_back("the data is not the checkpoint's: samples may be seen again or never (" + data +
+                        ")");
+    const bool fixed_total = config.lr_scheduler.total_steps.has_value();
+    std::vector<std::string> keys = schedule_keys;
+    if (fixed_total) keys.pop_back();  // then the number of steps does not matter
+    if (const std::string schedule = changed(keys); !schedule.empty())
+        lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" + schedule +
+                        ")");
+    return lines;
+}
+
 void dry_run(const CommandLine& command_line, int world_size) {
     const Config& config = command_line.config;
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
     const MeshShape mesh = mesh_shape(config, command_line.ranks > 0 ? int(command_line.ranks) : world_size);
     const DecoderConfig model = model_from_deck(config);
-    const Engine engine(model, engine_options(config, 1));
+    std::vector<std::string> notices;
+    schedule_from_deck(config, &notices);
+    const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
+    const Engine engine(model, engine_options(config, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
+    for (const std::string& notice : notices) log::info("{}", notice);
+    if (engine.plan().total() > memory_limit_bytes())
+        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused");
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

@@ -59,12 +59,16 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
-        if (config_.job.print_config) log::info("Running with this deck:\n{}", deck_text(config_));
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
     engine_.allocate();
-    peak_flops_ = cpu_peak_flops(engine_.exec(), cpu_kernels(), compute_dtype(config_), cpu_name(),
-                                 default_peak_cache());
+    // all ranks measure together, as they compute together; rank 0 alone keeps the cache
+    peak_flops_ = mesh_.world().all_reduce(
+        cpu_peak_flops(
+            engine_.exec(), cpu_kernels(), compute_dtype(config_),
+            fmt::format("{}, {} ranks, {}, {}", cpu_name(), mpi.local_size(), version(), build_description()),
+            first_rank() ? default_peak_cache() : ""),
+        Reduce::max);
     global_batch_ = config_.training.local_batch_size * mesh_.size(dp) *
                     gradient_accumulation_steps(config_, mesh_.size(dp));
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
@@ -103,6 +107,8 @@ void Trainer::resume(const Checkpoint::Loaded& loaded) {
             "or start in "
             "another job.dump_folder",
             config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
+    if (first_rank())
+        for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
     step_ = loaded.train.step;
     sample_ = loaded.train.sample;
     tokens_seen_ = loaded.train.tokens_seen;
@@ -132,8 +138,8 @@ void Trainer::run() {
         clock_.add(timer.seconds(), batch.seconds_waited);
         ++step_;
         report(batch);
-        save();
         validate();
+        save();  // last: a run killed here has everything of the step in its files
     }
     if (first_rank()) log::info("Training completed at step {}", step_);
 }

@@ -42,8 +42,7 @@ bool all_ranks_arrive(double seconds);
 void end_mpi_after_error(int code, bool same_on_all_ranks);
 
 /// The message for a start under Slurm whose ranks do not see each other, or "" where all is well; pure, for
-/// tests. `slurm_ntasks`: value of SLURM_NTASKS or SLURM_STEP_NUM_TASKS ("" if unset), `started_by_srun`: a
-/// step, not a plain batch shell.
+/// tests. `step_num_tasks`: value of SLURM_STEP_NUM_TASKS, "" where it is not set.
 std::string pmix_problem(const std::string& step_num_tasks, int world_size);
 
 }  // namespace coeus

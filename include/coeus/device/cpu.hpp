@@ -18,7 +18,8 @@ struct CpuShare {
 /// the cores this process is bound to, else an equal share of the machine's cores. Cores are chosen where
 /// every rank can have its own and nothing has bound the process yet.
 CpuShare share_of_cpu(int wanted, int local_rank, int local_size);
-/// Sets OpenMP's number of threads and, where the share has cores of its own, pins each thread to one.
+/// Sets OpenMP's number of threads and, where the share has cores of its own, binds the process to them:
+/// compute threads and helpers (the data loader) alike.
 void apply(const CpuShare& share);
 
 /// "AMD EPYC 7B13"

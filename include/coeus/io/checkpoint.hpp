@@ -121,7 +121,8 @@ struct StepFile {
     std::string path;
 };
 std::vector<StepFile> list_checkpoints(const std::string& folder);
-/// The newest weights in a folder, full or model only, for generation; ConfigError where there are none.
+/// The newest weights in a folder of checkpoints or in a run's folder, full or model only, for generation;
+/// ConfigError where there are none.
 std::string newest_weights(const std::string& folder);
 
 }  // namespace coeus

@@ -19,6 +19,10 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
 /// Lines on mesh, model, batches and memory, the same for a run and a dry run.
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine);
 
+/// What a resumed run will do otherwise than the checkpoint's deck (its text) said: another order of the
+/// data, another learning-rate schedule. One line each.
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
+
 /// `coeus train --dry_run`: validates deck and mesh for any number of ranks and prints what would run; runs
 /// nothing.
 void dry_run(const CommandLine& command_line, int world_size);

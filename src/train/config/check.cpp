@@ -77,6 +77,10 @@ void check_parallelism(const Config& config) {
 void check_checkpoint(const Config::Checkpoint& checkpoint) {
     demand(!checkpoint.folder.empty(),
            "checkpoint.folder = \"\": must name a folder, such as \"checkpoint\"");
+    demand(
+        checkpoint.enable || checkpoint.load_step < 0,
+        "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
+        "checkpoint.enable = true");
     demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
            "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
            "checkpoint.initial_load_model_only = true");
