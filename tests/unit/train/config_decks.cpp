@@ -149,6 +149,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
     const std::map<std::string, std::string> extra = {
         {"checkpoint.initial_load_in_hf_quantized",
          "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
+        {"checkpoint.load_step", "checkpoint.enable = true\n"},
     };
     const std::vector<Listed> options = listed_options();
     REQUIRE(options.size() > 160);
