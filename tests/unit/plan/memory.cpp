@@ -132,7 +132,8 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
 
 TEST_CASE("the process grows by what was planned") {
     DecoderConfig config = find_flavor(find_family("llama3"), "debugmodel");
-    const BatchShape shape = {1, 256};
+    config.layers = 2;
+    const BatchShape shape = {1, 128};
     TestBatch batch(shape.sequences, shape.seq_len, config.vocab);
     {
         TestModel first(config, {}, shape);  // what libraries and threads take once
@@ -144,9 +145,14 @@ TEST_CASE("the process grows by what was planned") {
     const double grown = double(resident_bytes() - before), planned = double(model.plan.total());
     CHECK(grown >= 0.97 * planned);
     CHECK(grown <= 1.03 * planned + double(16 << 20));
+#ifdef __SANITIZE_ADDRESS__
+    constexpr int64_t allowance = 32 << 20;  // freed memory waits before it is used again
+#else
+    constexpr int64_t allowance = 1 << 20;
+#endif
     const int64_t after = resident_bytes();
-    for (int step = 0; step < 2; ++step) train_once(model, batch);
-    CHECK(resident_bytes() <= after + (1 << 20));
+    train_once(model, batch);
+    CHECK(resident_bytes() <= after + allowance);
 }
 
 TEST_CASE("a plan is printed with the largest terms first") {
