@@ -37,7 +37,8 @@ TEST_CASE("a training step and a validation use exactly what was planned") {
             for (const NormType norm : {NormType::rms_norm, NormType::layer_norm, NormType::np_layer_norm})
                 for (const BatchShape& shape : {BatchShape{1, 1}, BatchShape{3, 7}, BatchShape{2, 131}})
                     for (const int threads : {1, 2}) {
-                        if (threads == 2 && shape.seq_len != 131) continue;
+                        if (threads == 2 && (shape.seq_len != 131 || tied || norm != NormType::rms_norm))
+                            continue;
                         CAPTURE(name_of(types.master), name_of(types.compute), tied, int(norm), shape.seq_len,
                                 threads);
                         DecoderConfig config = tiny_config();
