@@ -41,12 +41,26 @@ COEUS_HD T store(A x) {
         return T(x);
 }
 
+/// (exp(r) - 1 - r) / r^2 for |r| <= ln(2)/2 (Taylor to degree 13 of exp).
+template <class F>
+COEUS_HD inline F exp_series(F r) {
+    F p = r * (1.0 / 6227020800) + 1.0 / 479001600;
+    p = p * r + 1.0 / 39916800;
+    p = p * r + 1.0 / 3628800;
+    p = p * r + 1.0 / 362880;
+    p = p * r + 1.0 / 40320;
+    p = p * r + 1.0 / 5040;
+    p = p * r + 1.0 / 720;
+    p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24;
+    p = p * r + 1.0 / 6;
+    return p * r + 0.5;
+}
+
 /// exp(x) for float and double, and for GCC vectors F of them with I the unsigned integers of the same width.
-/// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf; double: Taylor to degree 13).
-/// Relative error below 2 units in the last place; 0 below the smallest normal number, saturates instead of
-/// overflowing, NaN stays NaN. `below_zero`: cheaper, for x <= 0, and never less than the smallest normal
-/// number.
-template <class Scalar, class F, class I, bool below_zero = false>
+/// x = n ln 2 + r, |r| <= ln(2)/2; a polynomial for exp(r) (float: Cephes expf). Relative error below 2 units
+/// in the last place; 0 below the smallest normal number, saturates instead of overflowing, NaN stays NaN.
+template <class Scalar, class F, class I>
 COEUS_HD inline F exp_polynomial(F x) {
     constexpr bool is_double = std::is_same_v<Scalar, double>;
     constexpr Scalar low = is_double ? Scalar(-708.0) : Scalar(-87.3);
@@ -59,23 +73,13 @@ COEUS_HD inline F exp_polynomial(F x) {
 
     const F zero{};
     F y = low > x ? zero + low : x;  // in this order NaN stays, and it is one instruction
-    if constexpr (!below_zero) y = high < y ? zero + high : y;
+    y = high < y ? zero + high : y;
     const F t = y * Scalar(1.44269504088896341) + magic;
     const F n = t - magic;
     const F r = (y - n * ln2_high) - n * ln2_low;
     F p;
     if constexpr (is_double) {
-        p = r * Scalar(1.0 / 6227020800) + Scalar(1.0 / 479001600);
-        p = p * r + Scalar(1.0 / 39916800);
-        p = p * r + Scalar(1.0 / 3628800);
-        p = p * r + Scalar(1.0 / 362880);
-        p = p * r + Scalar(1.0 / 40320);
-        p = p * r + Scalar(1.0 / 5040);
-        p = p * r + Scalar(1.0 / 720);
-        p = p * r + Scalar(1.0 / 120);
-        p = p * r + Scalar(1.0 / 24);
-        p = p * r + Scalar(1.0 / 6);
-        p = p * r + Scalar(0.5);
+        p = exp_series(r);
     } else {
         // in pairs, which wait less for one another than Horner's scheme
         const F first = r * Scalar(1.9875691500E-4) + Scalar(1.3981999507E-3);
@@ -86,8 +90,32 @@ COEUS_HD inline F exp_polynomial(F x) {
     p = p * (r * r) + (r + Scalar(1));
     const I power = (std::bit_cast<I>(t) + bias) << mantissa;
     p = p * std::bit_cast<F>(power);
-    if constexpr (below_zero) return p;
     return x < low ? zero : p;
+}
+
+/// 2^x for x <= 0, for attention, whose scores may as well count in powers of 2: cheaper than exp. Never less
+/// than about the smallest normal number (float: polynomial of Cephes exp2f).
+template <class Scalar, class F, class I>
+COEUS_HD inline F exp2_polynomial(F x) {
+    constexpr bool is_double = std::is_same_v<Scalar, double>;
+    constexpr Scalar low = is_double ? Scalar(-1022.0) : Scalar(-126.0);
+    constexpr Scalar magic = is_double ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
+    constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
+    const F zero{};
+    const F y = low > x ? zero + low : x;
+    const F t = y + magic;
+    F r = y - (t - magic), p;
+    if constexpr (is_double) {
+        r = r * 0.69314718055994530942;
+        p = exp_series(r) * (r * r) + (r + 1.0);
+    } else {
+        const F first = r * Scalar(1.535336188319500E-4) + Scalar(1.339887440266574E-3);
+        const F second = r * Scalar(9.618437357674640E-3) + Scalar(5.550332471162809E-2);
+        const F third = r * Scalar(2.402264791363012E-1) + Scalar(6.931472028550421E-1);
+        p = ((first * (r * r) + second) * (r * r) + third) * r + Scalar(1);
+    }
+    const I power = (std::bit_cast<I>(t) + bias) << mantissa;
+    return p * std::bit_cast<F>(power);
 }
 
 COEUS_HD inline float exp_of(float x) {

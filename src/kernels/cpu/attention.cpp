@@ -29,7 +29,7 @@ struct Scratch {
     }
 };
 
-/// exp(scores - maximum) in place and the running statistics, for a tile of scores [key][query]. `factor`: by
+/// 2^(scores - maximum) in place and the running statistics, for a tile of scores [key][query]. `factor`: by
 /// what earlier sums shrink.
 template <class A>
 void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* masked, int64_t first_key) {
@@ -47,12 +47,12 @@ void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* mas
             other = column[(j + 1) * stride] > other ? column[(j + 1) * stride] : other;
         }
         maximum = other > maximum ? other : maximum;
-        const V shrink = exp_polynomial<A, V, I, true>(running - maximum);
+        const V shrink = exp2_polynomial<A, V, I>(running - maximum);
         running = maximum;
         V total = {}, second = {};
         for (int64_t j = 0; j < tile_side; j += 2) {
-            const V p = exp_polynomial<A, V, I, true>(column[j * stride] - maximum);
-            const V r = exp_polynomial<A, V, I, true>(column[(j + 1) * stride] - maximum);
+            const V p = exp2_polynomial<A, V, I>(column[j * stride] - maximum);
+            const V r = exp2_polynomial<A, V, I>(column[(j + 1) * stride] - maximum);
             column[j * stride] = p;
             column[(j + 1) * stride] = r;
             total += p;
@@ -82,7 +82,7 @@ void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<T> o
         const QueryTile tile = tile_at(begin + t * tile_side);
         first_key = std::min(first_key, tile.first_key);
         A* outputs = scratch.outputs + t * tile_side * width;  // first used as room for the queries
-        load_tile(outputs, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale));
+        load_tile(outputs, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
         transpose_tile(scratch.queries + t * tile_side * width, outputs, width, s.head_dim);
         std::fill(outputs, outputs + tile_side * width, A(0));
         std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(-1e30));
@@ -114,7 +114,7 @@ void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<T> o
             const A sum = scratch.sums[t * tile_side + i];
             const A* outputs = scratch.outputs + (t * tile_side + i) * width;
             store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim, A(1) / sum);
-            lse[tile.first + i] = scratch.maxima[t * tile_side + i] + std::log(sum);
+            lse[tile.first + i] = scratch.maxima[t * tile_side + i] * A(ln_2) + std::log(sum);
         }
     }
 }

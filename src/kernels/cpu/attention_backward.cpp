@@ -39,7 +39,7 @@ struct Scratch {
     }
 };
 
-/// p = exp(s - lse), ds = p (dp - delta), in place over s and dp, all [key][query].
+/// p = 2^(s - lse), ds = p (dp - delta), in place over s and dp, all [key][query].
 template <class A>
 void gradient_tile(A* s, A* dp, const A* lse, const A* delta, const QueryTile* masked, int64_t first_key) {
     using V = typename VectorOf<A>::type;
@@ -51,7 +51,7 @@ void gradient_tile(A* s, A* dp, const A* lse, const A* delta, const QueryTile* m
         for (int64_t j = 0; j < tile_side; ++j) {
             V& score = *reinterpret_cast<V*>(s + j * tile_side + i);
             V& slope = *reinterpret_cast<V*>(dp + j * tile_side + i);
-            const V p = exp_polynomial<A, V, I>(score - shift);
+            const V p = exp2_polynomial<A, V, I>(score - shift);
             score = p;
             slope = p * (slope - mean);
         }
@@ -64,7 +64,7 @@ void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTi
                 HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q) {
     using A = Acc<T>;
     const int64_t width = c.width;
-    load_tile(c.queries, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale));
+    load_tile(c.queries, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
     load_tile(c.douts, width, dout.row(tile.first), dout.ld, tile.rows, s.head_dim);
     transpose_tile(c.queries_t, c.queries, width, s.head_dim);
     transpose_tile(c.douts_t, c.douts, width, s.head_dim);
@@ -76,7 +76,7 @@ void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTi
 #pragma omp simd reduction(+ : dot)
         for (int64_t j = 0; j < n; ++j) dot += load(o[j]) * c.douts[i * width + j];
         c.delta[i] = dot;
-        c.lse[i] = i < tile.rows ? lse[tile.first + i] : A(1e30);  // padding: p = 0
+        c.lse[i] = i < tile.rows ? lse[tile.first + i] * A(log2_e) : A(1e30);  // padding: p = 0
     }
     for (int64_t key = tile.first_key / tile_side * tile_side; key < tile.last_key; key += tile_side) {
         const A *keys = c.keys + key * width, *values = c.values + key * width;
@@ -128,9 +128,9 @@ void Cpu::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor
                                   {dq, s, sequence, head}, {dout, s, sequence, head},
                                   {out, s, sequence, head}, lse.row<const A>(head) + sequence * s.sequence,
                                   {q, s, sequence, head});
-            // the queries carried the scale already
+            // the queries carried the scale already, and log2(e)
             const HeadRows<T> dkey_rows(dk, s, sequence, kv_head), dvalue_rows(dv, s, sequence, kv_head);
-            store_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, s.sequence, s.head_dim, A(1));
+            store_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, s.sequence, s.head_dim, A(ln_2));
             store_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, width, s.sequence, s.head_dim, A(1));
         }
     });

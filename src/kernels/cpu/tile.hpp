@@ -32,8 +32,8 @@ static_assert(tile_side % rows_in_registers == 0 && tile_side % (vector_bytes / 
 /// c[rows_in_registers][columns vectors] = or += op(a) b over `depth`; op(a)(r, p) = a[r lda + p] or,
 /// transposed, a[p lda + r].
 template <bool transposed, int columns, class A>
-inline void register_block(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb, int64_t depth,
-                           bool accumulate) {
+[[gnu::always_inline]] inline void register_block(A* c, int64_t ldc, const A* a, int64_t lda, const A* b,
+                                                  int64_t ldb, int64_t depth, bool accumulate) {
     using V = typename VectorOf<A>::type;
     constexpr int lanes = VectorOf<A>::lanes;
     V sum[rows_in_registers][columns] = {};
@@ -55,8 +55,8 @@ inline void register_block(A* c, int64_t ldc, const A* a, int64_t lda, const A* 
 /// c[rows, cols] = or += op(a) b for tiles: rows a multiple of rows_in_registers, cols of the vector's lanes;
 /// b and c aligned to vectors with strides of whole vectors.
 template <bool transposed, class A>
-[[gnu::noinline]] void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb, int64_t rows,
-                         int64_t cols, int64_t depth, bool accumulate) {
+[[gnu::noinline]] void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb,
+                                    int64_t rows, int64_t cols, int64_t depth, bool accumulate) {
     constexpr int lanes = VectorOf<A>::lanes;
     int64_t j = 0;
     for (; j + 2 * lanes <= cols; j += 2 * lanes)
@@ -72,8 +72,8 @@ template <bool transposed, class A>
 /// Copies `rows` rows of `cols` elements into a tile of `tile_side` rows of `ld`, times `factor`, zeros
 /// elsewhere.
 template <class T>
-[[gnu::noinline]] void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows, int64_t cols,
-                      Acc<T> factor = 1) {
+[[gnu::noinline]] void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows,
+                                 int64_t cols, Acc<T> factor = 1) {
     for (int64_t r = 0; r < rows; ++r) {
         __builtin_prefetch(from + (r + tile_side) * from_ld);  // rows are far apart: the next tile's
 #pragma omp simd
@@ -92,8 +92,8 @@ template <class A>
 
 /// Writes `rows` rows of `cols` elements of a tile, times `factor`.
 template <class T>
-[[gnu::noinline]] void store_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows, int64_t cols,
-                       Acc<T> factor) {
+[[gnu::noinline]] void store_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows,
+                                  int64_t cols, Acc<T> factor) {
     for (int64_t r = 0; r < rows; ++r)
 #pragma omp simd
         for (int64_t j = 0; j < cols; ++j) to[r * to_ld + j] = store<T>(tile[r * ld + j] * factor);

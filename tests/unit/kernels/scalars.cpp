@@ -20,23 +20,23 @@ const double nan_value = std::nan("");
 
 }  // namespace
 
-TEST_CASE("exp is right to two units in the last place, and at its ends") {
-    const auto below_zero = [](auto x) {
+TEST_CASE("exp and 2^x are right to two units in the last place, and at its ends") {
+    const auto power_of_two = [](auto x) {
         using F = decltype(x);
-        return exp_polynomial<F, F, std::conditional_t<sizeof(F) == 8, uint64_t, uint32_t>, true>(x);
+        return exp2_polynomial<F, F, std::conditional_t<sizeof(F) == 8, uint64_t, uint32_t>>(x);
     };
     double worst_float = 0, worst_double = 0;
     for (double x = -87; x < 88; x += 0.00371) {
         const auto single = float(x);
         worst_float = std::fmax(worst_float, std::fabs(exp_of(single) / std::exp(double(single)) - 1));
-        if (x <= 0)
-            worst_float =
-                std::fmax(worst_float, std::fabs(below_zero(single) / std::exp(double(single)) - 1));
     }
-    for (double x = -708; x < 709; x += 0.0173) {
+    for (double x = -708; x < 709; x += 0.0173)
         worst_double = std::fmax(worst_double, std::fabs(exp_of(x) / std::exp(x) - 1));
-        if (x <= 0) worst_double = std::fmax(worst_double, std::fabs(below_zero(x) / std::exp(x) - 1));
-    }
+    for (double x = -126; x <= 0; x += 0.00371)
+        worst_float =
+            std::fmax(worst_float, std::fabs(power_of_two(float(x)) / std::exp2(double(float(x))) - 1));
+    for (double x = -1022; x <= 0; x += 0.0173)
+        worst_double = std::fmax(worst_double, std::fabs(power_of_two(x) / std::exp2(x) - 1));
     CHECK(worst_float <= 2.4e-7);
     CHECK(worst_double <= 4.5e-16);
     CHECK(exp_of(0.0f) == 1.0f);
@@ -47,8 +47,11 @@ TEST_CASE("exp is right to two units in the last place, and at its ends") {
     CHECK(std::isfinite(exp_of(1e30f)));
     CHECK(std::isnan(exp_of(float(nan_value))));
     CHECK(std::isnan(exp_of(nan_value)));
-    CHECK(std::isnan(below_zero(nan_value)));
-    CHECK(below_zero(-1e30) <= 1e-300);
+    CHECK(std::isnan(power_of_two(nan_value)));
+    CHECK(std::isnan(power_of_two(float(nan_value))));
+    CHECK(power_of_two(-1e30) <= 1e-300);
+    CHECK(power_of_two(-1e30f) <= 1e-37f);
+    CHECK(power_of_two(0.0f) == 1.0f);
 }
 
 TEST_CASE("silu's derivative is that of silu") {
