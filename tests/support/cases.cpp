@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace coeus::test {
@@ -446,13 +447,17 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
     return result;
 }
 
-Exec planned_exec(const KernelCase& c, const Operands& operands, int threads) {
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads) {
     Exec planning;
     planning.threads = threads;
     c.call(dry_kernels(), planning, operands);
+    return planning.workspace.peak();
+}
+
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads) {
     Exec exec;
     exec.threads = threads;
-    exec.workspace = Arena(planning.workspace.peak(), "the workspace of " + c.name);
+    exec.workspace = Arena(planned_bytes(c, operands, threads), "the workspace of " + c.name);
     return exec;
 }
 
@@ -475,6 +480,11 @@ Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype
                   uint64_t seed) {
     Operands operands = prepared_operands(c, type, values, seed);
     Exec exec = planned_exec(c, operands, threads);
+    {  // what a kernel finds in the workspace is nobody's
+        Scope scope(exec.workspace);
+        const Tensor all = exec.workspace.alloc(Dtype::u8, {planned_bytes(c, operands, threads)});
+        if (all.count() > 0) std::memset(all.data, 0xff, size_t(all.count()));
+    }
     c.call(kernels, exec, operands);
     return operands;
 }

@@ -79,6 +79,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 /// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
 /// same for the same seed.
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
+/// The workspace that the dry table asks for this case.
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads);
 /// An Exec with a workspace of just the size that the dry table asks for this case.
 Exec planned_exec(const KernelCase& c, const Operands& operands, int threads);
 /// The operands after the case's preparation.

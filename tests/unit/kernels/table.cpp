@@ -76,14 +76,8 @@ TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
                 INFO(c.name << " in " << name_of(type) << ", " << threads << " threads");
                 const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
                 Exec exec = planned_exec(c, operands, threads);
-                const int64_t planned = [&] {
-                    Exec planning;
-                    planning.threads = threads;
-                    c.call(dry_kernels(), planning, operands);
-                    return planning.workspace.peak();
-                }();
                 c.call(cpu_kernels(), exec, operands);
-                CHECK(exec.workspace.peak() == planned);
+                CHECK(exec.workspace.peak() == planned_bytes(c, operands, threads));
                 CHECK(exec.workspace.mark() == 0);
             }
 }
