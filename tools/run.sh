@@ -3,6 +3,7 @@
 # What `make run` does after the build: English text, a tokenizer, two ranks of training, a sample. Each step is
 # done once: a second run continues where the first one stopped, or says that it is finished.
 set -eu
+export LC_NUMERIC=C
 cd "$(dirname "$0")/.."
 
 program=build/coeus
@@ -56,8 +57,11 @@ $generate "$prompt"
 echo
 
 say "done"
-# the last line of each kind in metrics.jsonl, one JSON object per line
-last() { sed -n "s/.*\"step\": *\([0-9]*\).*\"$1\": *\([0-9.eE+-]*\).*/\2 at step \1/p" "$output/metrics.jsonl" | tail -n 1; }
+# the newest value of a kind in metrics.jsonl, one JSON object per line
+last() {
+    sed -n "s/.*\"step\": *\([0-9]*\).*\"$1\": *\([0-9.eE+-]*\).*/\2 \1/p" "$output/metrics.jsonl" | tail -n 1 |
+        while read -r value step; do printf '%.4f at step %s' "$value" "$step"; done
+}
 echo "last loss             $(last loss)"
 echo "last validation loss  $(last validation_loss)"
 echo "metrics, checkpoints  $output"
