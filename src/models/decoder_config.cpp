@@ -57,7 +57,8 @@ double DecoderConfig::flops_per_token(int64_t seq_len) const {
 }
 
 int64_t llama_ffn_hidden(int64_t dim, double multiplier, int64_t multiple_of) {
-    return round_up(int64_t(multiplier * double(8 * dim / 3)), multiple_of);
+    const int64_t two_thirds_of_four = 8 * dim / 3;  // rounded down before the multiplier, as the published sizes are
+    return round_up(int64_t(multiplier * double(two_thirds_of_four)), multiple_of);
 }
 
 }  // namespace coeus
