@@ -56,9 +56,9 @@ double DecoderConfig::flops_per_token(int64_t seq_len) const {
     return 6.0 * double(multiplied) + 6.0 * double(layers * heads * 2 * head_dim) * double(seq_len);
 }
 
-int64_t llama_ffn_hidden(int64_t dim, double multiplier, int64_t multiple_of) {
-    const int64_t two_thirds_of_four = 8 * dim / 3;  // rounded down before the multiplier, as the published sizes are
-    return round_up(int64_t(multiplier * double(two_thirds_of_four)), multiple_of);
+int64_t FfnRule::width(int64_t dim) const {
+    const int64_t quotient = 8 * dim / 3;  // the published widths round down before they multiply
+    return round_up(int64_t(multiplier * double(quotient)), multiple_of);
 }
 
 }  // namespace coeus

@@ -10,8 +10,7 @@ namespace {
 struct Row {
     const char* flavor;
     int64_t dim, layers, heads, kv_heads;
-    double ffn_multiplier = 1;
-    int64_t multiple_of = 256;
+    FfnRule ffn_rule = {};
     bool tied = false;
 };
 
@@ -23,8 +22,9 @@ DecoderConfig llama(const char* family, const Row& row, int64_t vocab, double th
             .heads = row.heads,
             .kv_heads = row.kv_heads,
             .head_dim = row.dim / row.heads,
-            .ffn_hidden = llama_ffn_hidden(row.dim, row.ffn_multiplier, row.multiple_of),
+            .ffn_hidden = row.ffn_rule.width(row.dim),
             .vocab = vocab,
+            .ffn_rule = row.ffn_rule,
             .rope_theta = theta,
             .rope_scaling = {},
             .tied = row.tied};
@@ -60,7 +60,7 @@ ModelFamily llama2_family() {
         {"7B", 4096, 32, 32, 32},
         {"13B", 5120, 40, 40, 40},
         {"26B", 5120, 80, 40, 40},
-        {"70B", 8192, 80, 64, 8, 1.3, 4096},
+        {"70B", 8192, 80, 64, 8, {1.3, 4096}},
     };
     for (const Row& row : rows) {
         const bool debug = std::string(row.flavor) == "debugmodel";
@@ -72,9 +72,9 @@ ModelFamily llama2_family() {
 ModelFamily llama3_family() {
     ModelFamily family{"llama3", {}, "LlamaForCausalLM", llama_hub_name};
     const Row rows[] = {
-        {"debugmodel", 256, 6, 16, 16},         {"1B", 2048, 16, 32, 8, 1.5, 1024, true},
-        {"3B", 3072, 28, 24, 8, 1, 1024, true}, {"8B", 4096, 32, 32, 8, 1.3, 1024},
-        {"70B", 8192, 80, 64, 8, 1.3, 4096},    {"405B", 16384, 126, 128, 8, 1.2, 4096},
+        {"debugmodel", 256, 6, 16, 16},         {"1B", 2048, 16, 32, 8, {1.5, 1024}, true},
+        {"3B", 3072, 28, 24, 8, {1, 1024}, true}, {"8B", 4096, 32, 32, 8, {1.3, 1024}},
+        {"70B", 8192, 80, 64, 8, {1.3, 4096}},    {"405B", 16384, 126, 128, 8, {1.2, 4096}},
     };
     for (const Row& row : rows) {
         const bool debug = std::string(row.flavor) == "debugmodel";

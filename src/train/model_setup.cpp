@@ -29,6 +29,26 @@ void override_with(const std::optional<Value>& value, Field& field) {
     if (value) field = Field(*value);
 }
 
+// A new width of the model takes the feed-forward's along, by the flavour's own rule.
+void override_ffn_width(const Config::Model& deck, DecoderConfig& model) {
+    if (deck.ffn_hidden) {
+        model.ffn_hidden = *deck.ffn_hidden;
+        model.ffn_rule.reset();
+        return;
+    }
+    if (!deck.dim && !deck.ffn_dim_multiplier && !deck.multiple_of) return;
+    if (!model.ffn_rule && !deck.ffn_dim_multiplier)
+        throw ConfigError(
+            "model.{} = {}: config.json gives the feed-forward width as a number, {}, from which no other "
+            "follows; set model.ffn_hidden as well",
+            deck.dim ? "dim" : "multiple_of", deck.dim ? *deck.dim : *deck.multiple_of, model.ffn_hidden);
+    FfnRule rule = model.ffn_rule.value_or(FfnRule{});
+    override_with(deck.ffn_dim_multiplier, rule.multiplier);
+    override_with(deck.multiple_of, rule.multiple_of);
+    model.ffn_rule = rule;
+    model.ffn_hidden = rule.width(model.dim);
+}
+
 void apply_overrides(const Config::Model& deck, DecoderConfig& model) {
     const bool new_width = deck.dim || deck.n_heads;
     override_with(deck.dim, model.dim);
@@ -41,11 +61,7 @@ void apply_overrides(const Config::Model& deck, DecoderConfig& model) {
         model.head_dim = *deck.head_dim;
     else if (new_width)
         model.head_dim = model.heads > 0 && model.dim % model.heads == 0 ? model.dim / model.heads : 0;
-    if (deck.ffn_hidden)
-        model.ffn_hidden = *deck.ffn_hidden;
-    else if (deck.dim || deck.ffn_dim_multiplier || deck.multiple_of)
-        model.ffn_hidden =
-            llama_ffn_hidden(model.dim, deck.ffn_dim_multiplier.value_or(1), deck.multiple_of.value_or(256));
+    override_ffn_width(deck, model);
     override_with(deck.vocab_size, model.vocab);
     override_with(deck.rope_theta, model.rope_theta);
     if (deck.rope_scaling_factor) {

@@ -5,6 +5,7 @@
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/layers/rope_table.hpp"
 
+#include <optional>
 #include <string>
 
 namespace coeus {
@@ -12,10 +13,20 @@ namespace coeus {
 /// rms_norm; layer_norm with a weight; np_layer_norm without parameters. None has a bias.
 enum class NormType : uint8_t { rms_norm, layer_norm, np_layer_norm };
 
+/// Llama's feed-forward width: round_up(multiplier * int(8 dim / 3), multiple_of).
+struct FfnRule {
+    double multiplier = 1;
+    int64_t multiple_of = 256;
+
+    int64_t width(int64_t dim) const;
+    bool operator==(const FfnRule&) const = default;
+};
+
 struct DecoderConfig {
     std::string family;  ///< "llama3"
     std::string flavor;  ///< "8B"
     int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn_hidden = 0, vocab = 0;
+    std::optional<FfnRule> ffn_rule;  ///< how ffn_hidden followed from dim; none: it came as a number
     double rope_theta = 10000;
     std::optional<RopeScaling> rope_scaling;
     RopeLayout rope_layout = RopeLayout::interleaved;
@@ -34,8 +45,5 @@ struct DecoderConfig {
 
     bool operator==(const DecoderConfig&) const = default;
 };
-
-/// FFN width of Llama: round_up(multiplier * int(8 dim / 3), multiple_of).
-int64_t llama_ffn_hidden(int64_t dim, double multiplier, int64_t multiple_of);
 
 }  // namespace coeus

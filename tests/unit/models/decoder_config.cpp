@@ -67,10 +67,10 @@ TEST_CASE("constants must be positive numbers") {
 }
 
 TEST_CASE("Llama's feed-forward width") {
-    CHECK(llama_ffn_hidden(256, 1, 256) == 768);
-    CHECK(llama_ffn_hidden(4096, 1.3, 1024) == 14336);
-    CHECK(llama_ffn_hidden(8192, 1.3, 4096) == 28672);
-    CHECK(llama_ffn_hidden(16384, 1.2, 4096) == 53248);
-    CHECK(llama_ffn_hidden(3, 1, 1) == 8);
-    CHECK(llama_ffn_hidden(1, 1, 256) == 256);
+    CHECK(FfnRule{}.width(256) == 768);
+    CHECK(FfnRule{1.3, 1024}.width(4096) == 14336);
+    CHECK(FfnRule{1.3, 4096}.width(8192) == 28672);
+    CHECK(FfnRule{1.2, 4096}.width(16384) == 53248);
+    CHECK(FfnRule{1, 1}.width(3) == 8);
+    CHECK(FfnRule{1, 256}.width(1) == 256);
 }
