@@ -72,7 +72,7 @@ ModelFamily llama2_family() {
 ModelFamily llama3_family() {
     ModelFamily family{"llama3", {}, "LlamaForCausalLM", llama_hub_name};
     const Row rows[] = {
-        {"debugmodel", 256, 6, 16, 16},         {"1B", 2048, 16, 32, 8, {1.5, 1024}, true},
+        {"debugmodel", 256, 6, 16, 16},           {"1B", 2048, 16, 32, 8, {1.5, 1024}, true},
         {"3B", 3072, 28, 24, 8, {1, 1024}, true}, {"8B", 4096, 32, 32, 8, {1.3, 1024}},
         {"70B", 8192, 80, 64, 8, {1.3, 4096}},    {"405B", 16384, 126, 128, 8, {1.2, 4096}},
     };
