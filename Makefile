@@ -22,7 +22,8 @@ help:
 	@echo 'make deps        install the packages of all the above (Debian)'
 	@echo 'make clean       delete the build folders; runs and checkpoints stay'
 	@echo
-	@echo 'COEUS_ARCH=x86-64-v3 (or x86-64-v4) builds for mixed nodes instead of this machine alone'
+	@echo 'COEUS_ARCH=x86-64-v3 (or x86-64-v4) builds for mixed nodes instead of this machine alone;'
+	@echo 'a build folder keeps the last value it was given'
 
 release:
 	@tools/deps.sh build

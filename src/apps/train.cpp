@@ -20,6 +20,7 @@ int train(const Arguments& arguments) {
         if (mpi.world_rank() == 0) dry_run(command_line, mpi.world_size());
         return 0;
     }
+    mpi.require_all_tasks();
     Trainer trainer(command_line, mpi);
     trainer.run();
     return 0;

@@ -24,7 +24,7 @@ struct Communicator::Handle {
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;
         if (comm != MPI_COMM_NULL) COEUS_CHECK_MPI(MPI_Comm_size(comm, &size));
-        piece_bytes = std::clamp(staging_bytes / size / 64 * 64, int64_t(4) << 10, int64_t(256) << 10);
+        piece_bytes = bytes_from_each(size);
         ranks = size;
         requests.reserve(size_t(2 * size));
     }
@@ -42,8 +42,11 @@ struct Communicator::Handle {
         return staging.data();
     }
 
-    static constexpr int64_t staging_bytes = int64_t(16) << 20;  // in all, however many ranks
-    int64_t piece_bytes = int64_t(256) << 10;                    // from one peer
+    // 16 MiB in all, until pieces would become too small
+    static int64_t bytes_from_each(int ranks) {
+        return std::clamp((int64_t(16) << 20) / ranks / 64 * 64, int64_t(4) << 10, int64_t(256) << 10);
+    }
+    int64_t piece_bytes = bytes_from_each(1);
     int ranks = 1;
 };
 
@@ -140,6 +143,10 @@ Communicator Communicator::split(int color, const std::string& name) const {
     MPI_Comm comm = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_split(handle_->comm, color, rank_, &comm));
     return {std::make_unique<Handle>(comm), name};
+}
+
+int64_t Communicator::reduction_bytes(int ranks) {
+    return ranks == 1 ? 0 : Handle::bytes_from_each(ranks) * ranks;
 }
 
 int64_t Communicator::native() const {

@@ -33,17 +33,27 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-std::string pmix_problem(const std::string& step_num_tasks, int world_size) {
-    const int tasks = std::atoi(step_num_tasks.c_str());
-    if (tasks <= 1 || world_size > 1) return "";
-    return fmt::format(
-        "Slurm started {} tasks, but each sees an MPI world of one rank: this MPI was not reached through "
-        "PMIx. "
-        "Start with `srun --mpi=pmix ...` (`srun --mpi=list` shows what the cluster offers), or use `mpirun` "
-        "inside the "
+std::string pmix_problem(const StartEnvironment& start, int world_size) {
+    const bool in_step = !start.step_num_tasks.empty();
+    const int tasks = std::atoi((in_step ? start.step_num_tasks : start.num_tasks).c_str());
+    if (tasks <= 1 || world_size > 1 || start.launcher_size == "1") return "";
+    const std::string remedy =
+        "`srun --mpi=pmix ...` (`srun --mpi=list` shows what the cluster offers), or with `mpirun` inside "
+        "the "
         "allocation; if pmix is not in that list, the MPI of this build must be one with the cluster's PMIx "
-        "or PMI2",
-        tasks);
+        "or PMI2";
+    if (in_step)
+        return fmt::format(
+            "Slurm started {} tasks, but each sees an MPI world of one rank: PMIx is missing between Slurm "
+            "and "
+            "this MPI. Start with {}",
+            tasks, remedy);
+    return fmt::format(
+        "Slurm gives this job {} tasks (SLURM_NTASKS), but MPI sees one rank: the program was started "
+        "without "
+        "a launcher, or PMIx is missing between Slurm and this MPI. Start with {}. For one rank on purpose: "
+        "`mpirun -n 1 ...`",
+        tasks, remedy);
 }
 
 MpiRuntime::MpiRuntime(int* argc, char*** argv) {
@@ -63,10 +73,14 @@ MpiRuntime::MpiRuntime(int* argc, char*** argv) {
     int length = 0;
     COEUS_CHECK_MPI(MPI_Get_processor_name(name, &length));
     host_.assign(name, size_t(length));
-    // of the step that this process is in; a plain batch shell has SLURM_NTASKS too, and one process is right
-    // there
-    const std::string tasks = environment("SLURM_STEP_NUM_TASKS");
-    if (const std::string problem = pmix_problem(tasks, size_); !problem.empty())
+}
+
+void MpiRuntime::require_all_tasks() const {
+    const std::string open_mpi = environment("OMPI_COMM_WORLD_SIZE");
+    const StartEnvironment start = {.step_num_tasks = environment("SLURM_STEP_NUM_TASKS"),
+                                    .num_tasks = environment("SLURM_NTASKS"),
+                                    .launcher_size = open_mpi.empty() ? environment("PMI_SIZE") : open_mpi};
+    if (const std::string problem = pmix_problem(start, size_); !problem.empty())
         throw ConfigError("{}", problem);
 }
 

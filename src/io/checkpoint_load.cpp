@@ -192,8 +192,8 @@ Checkpoint::Loaded Checkpoint::load_step(int64_t step, const std::vector<Checkpo
         if (fs::exists(path, status)) return;
         std::vector<std::string> steps;
         for (const StepFile& file : list_checkpoints(folder_)) steps.push_back(std::to_string(file.step));
-        throw ConfigError("{}: there is no checkpoint of step {}; there are: {}", folder_, step,
-                          steps.empty() ? "none" : join(steps, ", "));
+        throw ConfigError("checkpoint.load_step = {}: there is no checkpoint of step {} in {}; there are: {}",
+                          step, step, folder_, steps.empty() ? "none" : join(steps, ", "));
     });
     return {path, load_checkpoint(path, tensors, ranks_)};
 }

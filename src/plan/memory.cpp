@@ -48,10 +48,15 @@ void take_larger(MemoryPlan& plan, const Measured& m) {
 
 std::vector<std::pair<std::string, int64_t>> terms_by_size(const MemoryPlan& plan) {
     std::vector<std::pair<std::string, int64_t>> terms = {
-        {"weights", plan.state.master},       {"weights in the compute type", plan.state.compute},
-        {"gradients", plan.state.gradients},  {"optimizer moments", plan.state.moments},
-        {"activations", plan.activations},    {"temporaries", plan.temporaries},
-        {"kernel workspace", plan.workspace}, {"batches", plan.batches},
+        {"weights", plan.state.master},
+        {"weights in the compute type", plan.state.compute},
+        {"gradients", plan.state.gradients},
+        {"optimizer moments", plan.state.moments},
+        {"activations", plan.activations},
+        {"temporaries", plan.temporaries},
+        {"kernel workspace", plan.workspace},
+        {"token ids", plan.batches},
+        {"pieces of a reduction", plan.reduction},
         {"RoPE table", plan.tables},
     };
     std::erase_if(terms, [](const auto& term) { return term.second == 0; });
@@ -85,6 +90,12 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
     return plan;
+}
+
+int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation) {
+    const int64_t loader = 2 * 3 * micro_batches * training.count(), evaluator = 3 * validation.count();
+    const int64_t positions = training.count() + validation.count();
+    return (loader + evaluator + positions) * size_of(Dtype::i32);
 }
 
 MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads) {

@@ -78,11 +78,6 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     };
     file_ = open_data(config.training.dataset_path, "training.dataset_path");
     const bool held_out = validation.enable && validation.dataset_path.empty();
-    if (held_out && validation.seq_len != config.training.seq_len)
-        throw ConfigError(
-            "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
-            "training.seq_len = {}; or give validation.dataset_path",
-            validation.seq_len, config.training.seq_len);
     const uint64_t seed = uint64_t(config.debug.seed);
     training_.emplace(*file_, Sampler::Options{.seq_len = config.training.seq_len,
                                                .seed = seed,

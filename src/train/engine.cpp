@@ -32,6 +32,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       adam_(options.adam),
       plan_(plan_training(decoder_, options.training, options.validation, options.threads)) {
     exec_.threads = options.threads;
+    plan_.batches = token_id_bytes(options.training, options.micro_batches, options.validation);
+    plan_.reduction = Communicator::reduction_bytes(options.data_ranks);
 }
 
 void Engine::allocate() {

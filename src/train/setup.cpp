@@ -12,10 +12,12 @@
 
 namespace coeus {
 
-EngineOptions engine_options(const Config& config, int threads) {
+EngineOptions engine_options(const Config& config, const MeshShape& mesh, int threads) {
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
+    options.micro_batches = gradient_accumulation_steps(config, mesh.size(dp));
+    options.data_ranks = mesh.size(dp);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
@@ -46,10 +48,10 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
-    const int64_t accumulation = gradient_accumulation_steps(config, mesh.size(dp));
-    const int64_t sequences = options.training.sequences * mesh.size(dp) * accumulation;
+    const int64_t sequences = options.training.sequences * mesh.size(dp) * options.micro_batches;
     std::vector<std::string> lines = {
-        fmt::format("Mesh: {} {}: {}", mesh.ranks(), mesh.ranks() == 1 ? "rank" : "ranks", mesh.text()),
+        mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
+                          : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
         fmt::format("Model: {} {}, {} parameters (dim {}, {} layers, {} heads, {} kv heads, ffn {}, "
                     "vocabulary {}{}), {:.4g} FLOPs per token",
                     m.family, m.flavor, with_commas(engine.decoder().parameters().count()), m.dim, m.layers,
@@ -60,7 +62,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
                     "steps (warm-up {})",
                     sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
-                    mesh.size(dp) == 1 ? "rank" : "ranks", accumulation, config.training.steps,
+                    mesh.size(dp) == 1 ? "rank" : "ranks", options.micro_batches, config.training.steps,
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
         engine.plan().text(memory_limit_bytes()),
@@ -123,7 +125,7 @@ void dry_run(const CommandLine& command_line, int world_size) {
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, threads));
+    const Engine engine(model, engine_options(config, mesh, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     if (engine.plan().total() > memory_limit_bytes())

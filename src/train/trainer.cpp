@@ -45,7 +45,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size())),
       model_(model_from_deck(config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
-      engine_(model_, engine_options(config_, cpu_.threads)),
+      engine_(model_, engine_options(config_, mesh_.shape(), cpu_.threads)),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
@@ -69,8 +69,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             fmt::format("{}, {} ranks, {}, {}", cpu_name(), mpi.local_size(), version(), build_description()),
             first_rank() ? default_peak_cache() : ""),
         Reduce::max);
-    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) *
-                    gradient_accumulation_steps(config_, mesh_.size(dp));
+    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().micro_batches;
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
     load();
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
@@ -190,6 +189,7 @@ void Trainer::report(const StepBatch& batch) {
     m.tokens_seen = tokens_seen_;
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
+    m.resident_gib = double(resident_bytes()) / gib;
     clock_.finish(m, double(batch.num_samples * batch.seq_len), flops_per_token_, peak_flops_,
                   config_.training.steps - step_);
     log::info("{}", console_line(m, log::colored()));

@@ -179,6 +179,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
         "training.seq_len = 16: llama3 debugmodel allows at most 15; lower it, or raise model.max_seq_len");
     bad.check(bad.good(), {"--model.n_heads=5"},
               "model.n_heads = 5: must divide model.dim = 32 (nearest: 4 or 8)");
+    bad.check(bad.good(), {"--log.ranks=0,2"}, "log.ranks = 2: there is no such rank; the last of 2 is 1", 2);
     bad.check(bad.good(), {"--validation.enable", "--validation.seq_len=8"},
               "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
               "training.seq_len = 16; or give validation.dataset_path");
@@ -238,8 +239,21 @@ TEST_CASE("Starts that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
               bad.path("nowhere").string() + ": there is no such file or folder");
+    write_token_file(bad.path("foreign.h5"), {.tokens = {1, 2}});
+    bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("foreign.h5").string()},
+              bad.path("foreign.h5").string() + " is an HDF5 file, but not a checkpoint of Coeus");
+    bad.check(bad.good(),
+              {"--checkpoint.initial_load_path=" + bad.path("foreign.h5").string(),
+               "--checkpoint.initial_load_in_hf"},
+              "checkpoint.initial_load_path = \"" + bad.path("foreign.h5").string() +
+                  "\": is not a Hugging Face folder (one with config.json); set "
+                  "checkpoint.initial_load_in_hf = false");
     const fs::path model = golden("models/llama2_mha");
     if (model.empty()) return;
+    bad.check(bad.good(), {"--checkpoint.initial_load_path=" + model.string()},
+              "checkpoint.initial_load_path = \"" + model.string() +
+                  "\": is a Hugging Face folder (one with config.json); set "
+                  "checkpoint.initial_load_in_hf = true");
     bad.check(bad.good(), {"--checkpoint.initial_load_in_hf", "--model.hf_assets_path=" + model.string()},
               model.string() +
                   " is of another model: model.embed_tokens.weight is [259, 64] in the file, [64, 32] "

@@ -100,7 +100,9 @@ TEST_CASE("program: damaged and foreign checkpoints") {
         const Outcome resumed =
             run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.load_step=3"}));
         CHECK(resumed.exit_code == 2);
-        CHECK_THAT(resumed.output, Contains("there is no checkpoint of step 3; there are: 2, 4"));
+        CHECK_THAT(resumed.output,
+                   Contains("checkpoint.load_step = 3: there is no checkpoint of step 3 in ") &&
+                       Contains("; there are: 2, 4"));
     }
 }
 

@@ -57,6 +57,17 @@ TEST_CASE("Several ranks say a mistake once") {
     CHECK(count(outcome.output, "unknown option training.stepz") == 1);
 }
 
+TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
+    const std::vector<std::string> run = {"train", "--training.dataset_path=tokens.h5"};
+    expect_config_error(run_coeus(run, 0, {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"}}),
+                        "Slurm started 4 tasks, but each sees an MPI world of one rank: PMIx is missing");
+    expect_config_error(run_coeus(run, 0, {{"SLURM_NTASKS", "4"}}), "Slurm gives this job 4 tasks");
+    // a dry run needs no ranks
+    CHECK(run_coeus({"train", "--dry_run", "--ranks=8", "--model.name=llama3", "--model.flavor=debugmodel"},
+                    0, {{"SLURM_NTASKS", "4"}})
+              .exit_code == 0);
+}
+
 TEST_CASE("Help of the options") {
     const Outcome help = run_coeus({"help", "options"});
     CHECK(help.exit_code == 0);

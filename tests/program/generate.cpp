@@ -97,6 +97,15 @@ TEST_CASE("A checkpoint can be named in several ways") {
     CHECK(written(greedy, trained().run() / checkpoint_of(60)) == text);
     CHECK(written(greedy, trained().run() / "checkpoint/model-00000060.h5") == text);
     CHECK(written(greedy + Arguments{"--tokenizer", trained().tokens()}) == text);
+    // checkpoint.folder of another name
+    const TemporaryFolder renamed;
+    fs::copy(trained().run(), renamed.path(), fs::copy_options::recursive);
+    fs::rename(renamed / "checkpoint", renamed / "states");
+    CHECK(written(greedy, renamed.path()) == text);
+    const Outcome info = run_coeus({"info", renamed.path().string()});
+    INFO(info.output);
+    CHECK(info.exit_code == 0);
+    CHECK_THAT(info.output, Contains("states/step-00000060.h5"));
     // the form of a user's own folder: nothing but the model
     const TemporaryFolder alone;
     fs::copy_file(trained().run() / "checkpoint/model-00000060.h5", alone / "model-00000060.h5");

@@ -152,6 +152,49 @@ TEST_CASE("After a resume each step stands in metrics.jsonl once") {
     CHECK(read_metrics(out).losses() == whole.losses());
 }
 
+TEST_CASE("From a chosen step a new branch begins, and the one that was left stays readable") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), out = folder / "out";
+    const Arguments more = saving + Arguments{"--checkpoint.interval=2"};
+    train_tiny(out, data, more + Arguments{steps(6)});
+    const std::string left = read_file(out / checkpoint_of(6));
+    const Outcome branch =
+        train_tiny(out, data, more + Arguments{steps(4), "--checkpoint.load_step=2", "--optimizer.lr=1e-4"});
+    CHECK_THAT(branch.output, Contains("Resuming from") && Contains("step 2, 128 tokens seen"));
+    CHECK(count_of(checkpoint_of(6) + " is of a later step than the one saved now: renamed to *.abandoned",
+                   branch.output) == 1);
+    CHECK(read_file((out / checkpoint_of(6)).string() + ".abandoned") == left);
+    CHECK_FALSE(fs::exists(out / checkpoint_of(6)));
+    // the line as it was, without the choice, goes on with the new branch
+    const Outcome on = train_tiny(out, data, more + Arguments{steps(5), "--optimizer.lr=1e-4"});
+    CHECK_THAT(on.output, Contains(checkpoint_of(4) + ": step 4, 256 tokens seen"));
+    const Outcome absent = run_coeus(tiny_run(out, data, more + Arguments{"--checkpoint.load_step=3"}));
+    INFO(absent.output);
+    CHECK(absent.exit_code == 2);
+    CHECK_THAT(absent.output, Contains("checkpoint.load_step = 3"));
+}
+
+TEST_CASE("A resumed run says what is not as it was") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), out = folder / "out";
+    const Arguments start = {"--checkpoint.enable", "--lr_scheduler.warmup_steps=2"};
+    train_tiny(out, data, start + Arguments{steps(1)});
+    const std::string schedule = "the learning-rate schedule is not the checkpoint's, the rate may jump (",
+                      samples = "the data is not the checkpoint's: samples may be seen again or never (";
+    const Outcome longer = train_tiny(out, data, start + Arguments{steps(2)}, 2);
+    CHECK(count_of(schedule + "training.steps was 1, is 2)", longer.output) == 1);
+    CHECK(count_of(samples, longer.output) == 0);
+    const Arguments fixed = {"--lr_scheduler.total_steps=6"};
+    const Outcome set = train_tiny(out, data, start + fixed + Arguments{steps(3)});
+    CHECK(count_of(schedule + "lr_scheduler.total_steps was not given, is 6)", set.output) == 1);
+    const Outcome same = train_tiny(out, data, start + fixed + Arguments{steps(4)});
+    CHECK(count_of(schedule, same.output) == 0);
+    const Outcome other = train_tiny(
+        out, data, start + fixed + Arguments{steps(5), "--training.shuffle", "--optimizer.lr=0.5"});
+    CHECK(count_of(schedule + "optimizer.lr was 0.01, is 0.5)", other.output) == 1);
+    CHECK(count_of(samples + "training.shuffle was false, is true)", other.output) == 1);
+}
+
 TEST_CASE("A checkpoint of another run can be a start") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);

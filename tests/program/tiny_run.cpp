@@ -91,7 +91,8 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                    .grad_norm = line.number("grad_norm"),
                                    .lr = line.number("lr"),
                                    .tokens_seen = line.integer("tokens_seen"),
-                                   .memory_gib = line.number("memory_gib")});
+                                   .memory_gib = line.number("memory_gib"),
+                                   .resident_gib = line.number("resident_gib")});
     }
     return lines;
 }

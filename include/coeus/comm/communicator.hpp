@@ -54,6 +54,9 @@ public:
     /// use the cores of the others.
     void patient_barrier() const;
 
+    /// Bytes that a sum over so many ranks keeps from its first call on.
+    static int64_t reduction_bytes(int ranks);
+
     /// Splits by colour; ranks keep their order. Collective.
     Communicator split(int color, const std::string& name) const;
     /// The MPI_Comm as an integer that MPI_Comm_f2c understands; for parallel HDF5. -1 for self() without

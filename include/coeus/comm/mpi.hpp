@@ -7,7 +7,7 @@
 namespace coeus {
 
 /// Initialises MPI (THREAD_MULTIPLE) and finalises it at the end. `main` destroys everything with MPI handles
-/// first. Throws ConfigError where Slurm started several tasks but MPI sees a world of one: PMIx is missing.
+/// first.
 class MpiRuntime {
 public:
     MpiRuntime(int* argc, char*** argv);
@@ -25,6 +25,8 @@ public:
     static std::string library_version();
 
     int max_over_world(int value) const;
+    /// Throws ConfigError where Slurm means several tasks but MPI sees a world of one.
+    void require_all_tasks() const;
 
 private:
     int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
@@ -41,8 +43,13 @@ bool all_ranks_arrive(double seconds);
 /// ~MpiRuntime leaves MPI alone while an exception is on its way here.
 void end_mpi_after_error(int code, bool same_on_all_ranks);
 
-/// The message for a start under Slurm whose ranks do not see each other, or "" where all is well; pure, for
-/// tests. `step_num_tasks`: value of SLURM_STEP_NUM_TASKS, "" where it is not set.
-std::string pmix_problem(const std::string& step_num_tasks, int world_size);
+/// What the environment says of a start; "" where a variable is not set.
+struct StartEnvironment {
+    std::string step_num_tasks;  ///< SLURM_STEP_NUM_TASKS: of the job step that this process is in
+    std::string num_tasks;       ///< SLURM_NTASKS: of the job, in its batch shell too
+    std::string launcher_size;   ///< ranks that mpirun started: OMPI_COMM_WORLD_SIZE, PMI_SIZE
+};
+/// The message for a start under Slurm whose ranks do not see each other, or "" where all is well.
+std::string pmix_problem(const StartEnvironment& start, int world_size);
 
 }  // namespace coeus

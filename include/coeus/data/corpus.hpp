@@ -34,7 +34,6 @@ public:
     explicit Corpus(const std::vector<std::filesystem::path>& inputs);
 
     int64_t bytes() const { return bytes_; }
-    size_t num_files() const { return files_.size(); }
     /// "news.txt", or "news.txt and 11 more"
     std::string source() const;
     /// Of all contents in order, and of what kind each is.

@@ -76,9 +76,7 @@ public:
     bool is_null() const { return value_->is_null(); }
     bool is_object() const { return value_->as_object() != nullptr; }
     bool is_array() const { return value_->as_array() != nullptr; }
-    bool is_string() const { return value_->as_string() != nullptr; }
     bool is_boolean() const { return value_->as_boolean() != nullptr; }
-    bool is_number() const { return value_->as_integer() || value_->as_real(); }
 
     bool boolean() const;
     int64_t integer() const;  ///< also 4096.0 and 1e6, not 0.5

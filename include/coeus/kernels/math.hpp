@@ -134,12 +134,6 @@ template <class A>
 COEUS_HD A silu(A x) {
     return x * sigmoid(x);
 }
-/// d silu / dx = sigmoid (1 + x (1 - sigmoid))
-template <class A>
-COEUS_HD A silu_derivative(A x) {
-    const A s = sigmoid(x);
-    return s * (A(1) + x * (A(1) - s));
-}
 
 /// (a, b) turned by the angle with these cosine and sine.
 template <class A>

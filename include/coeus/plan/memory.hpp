@@ -22,10 +22,13 @@ struct MemoryPlan {
     size_t frame_entries = 0;
     int64_t temporaries = 0;
     int64_t workspace = 0;  ///< scratch of kernels
-    int64_t batches = 0;    ///< token buffers of the loader
+    int64_t batches = 0;    ///< token ids, filled in by token_id_bytes
+    int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
     int64_t tables = 0;     ///< RoPE
 
-    int64_t total() const { return state.total() + activations + temporaries + workspace + batches + tables; }
+    int64_t total() const {
+        return state.total() + activations + temporaries + workspace + batches + reduction + tables;
+    }
     /// One line a term, largest first, and the total beside the limit.
     std::string text(int64_t limit_bytes) const;
 };
@@ -33,6 +36,9 @@ struct MemoryPlan {
 /// The larger of what training and validation need.
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads);
+/// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch,
+/// and positions.
+int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation);
 /// Forward only, for generation: logits of the last token of each sequence.
 MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads);
 /// Throws ConfigError naming the largest terms and what to change where the plan exceeds the limit.

@@ -236,7 +236,8 @@ Dtype compute_dtype(const Config& config);
 /// ConfigError where that is not a whole number; names the nearest batch size that is.
 int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree);
 
-/// The mesh of [parallelism] for a number of ranks. ConfigError where the degrees do not fit it.
+/// The mesh of [parallelism] for a number of ranks. ConfigError where the degrees, or
+/// log.ranks, do not fit it.
 MeshShape mesh_shape(const Config& config, int ranks);
 
 }  // namespace coeus

@@ -13,11 +13,13 @@ namespace coeus {
 
 struct EngineOptions {
     StateTypes types;
-    BatchShape training;
-    BatchShape validation;  ///< sequences 0: no validation
+    BatchShape training;        ///< a micro-batch
+    int64_t micro_batches = 1;  ///< of a step
+    BatchShape validation;      ///< sequences 0: no validation
     AdamOptions adam;
     double max_norm = 1;  ///< of the gradient; 0: no clipping
     int threads = 1;
+    int data_ranks = 1;
 };
 
 /// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.

@@ -25,6 +25,7 @@ struct StepMetrics {
     std::optional<double> mfu;  ///< percent of the peak; none for an unknown device
     double memory_gib = 0;      ///< most that was resident
     double memory_percent = 0;  ///< of the cgroup's or the machine's memory
+    double resident_gib = 0;    ///< resident now
     double step_s = 0;
     double data_s = 0;  ///< of step_s, waiting for data
     double eta_s = 0;

@@ -93,7 +93,13 @@ void check_checkpoint(const Config::Checkpoint& checkpoint) {
            "checkpoint.last_save_model_only = true");
 }
 
-void check_validation(const Config::Validation& validation) {
+void check_validation(const Config& config) {
+    const auto& validation = config.validation;
+    demand(!validation.enable || !validation.dataset_path.empty() ||
+               validation.seq_len == config.training.seq_len,
+           "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
+           "training.seq_len = {}; or give validation.dataset_path",
+           validation.seq_len, config.training.seq_len);
     for (const std::string& path : validation.dataset_path)
         demand(!path.empty(), "validation.dataset_path: has an empty path in it");
 }
@@ -119,7 +125,7 @@ void check(const Config& config) {
     check_training(config);
     check_parallelism(config);
     check_checkpoint(config.checkpoint);
-    check_validation(config.validation);
+    check_validation(config);
 }
 
 Words missing_for_a_run(const Config& config) {

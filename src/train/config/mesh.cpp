@@ -32,6 +32,10 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree) {
 }
 
 MeshShape mesh_shape(const Config& config, int ranks) {
+    for (const int64_t shown : config.log.ranks)
+        if (shown >= ranks)
+            throw ConfigError("log.ranks = {}: there is no such rank; the last of {} is {}", shown, ranks,
+                              ranks - 1);
     const Config::Parallelism& p = config.parallelism;
     // each degree is at most 65536, but MeshShape multiplies int
     const double product = double(p.data_parallel_replicate_degree) * double(p.context_parallel_degree) *

@@ -67,8 +67,14 @@ TEST_CASE("mesh: wrong degrees are refused with what would work") {
 }
 
 TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx is missing") {
-    CHECK(pmix_problem("", 1).empty());
-    CHECK(pmix_problem("1", 1).empty());
-    CHECK(pmix_problem("4", 4).empty());
-    CHECK(pmix_problem("4", 1).find("srun --mpi=pmix") != std::string::npos);
+    CHECK(pmix_problem({}, 1).empty());
+    CHECK(pmix_problem({.step_num_tasks = "1", .num_tasks = "4"}, 1).empty());  // srun -n 1
+    CHECK(pmix_problem({.step_num_tasks = "4"}, 4).empty());
+    CHECK(pmix_problem({.num_tasks = "4"}, 4).empty());  // mpirun in a batch shell
+    CHECK(pmix_problem({.num_tasks = "4", .launcher_size = "1"}, 1).empty());
+    CHECK_THAT(pmix_problem({.step_num_tasks = "4", .num_tasks = "4"}, 1),
+               Catch::StartsWith("Slurm started 4 tasks") && Catch::Contains("srun --mpi=pmix"));
+    CHECK_THAT(pmix_problem({.num_tasks = "4"}, 1), Catch::StartsWith("Slurm gives this job 4 tasks") &&
+                                                        Catch::Contains("PMIx is missing") &&
+                                                        Catch::Contains("srun --mpi=pmix"));
 }

@@ -97,9 +97,9 @@ TEST_CASE("state and tables of a plan") {
     CHECK(plan.state.gradients == 4 * n);
     CHECK(plan.state.moments == 8 * n);
     CHECK(plan.tables == 100 * 16 * 4);
-    CHECK(plan.batches == 0);  // the loader's; whoever makes one adds it
-    CHECK(plan.total() ==
-          18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace + plan.batches);
+    CHECK(plan.total() == 18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace);
+    // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; positions of both
+    CHECK(token_id_bytes({2, 5}, 3, {1, 7}) == 4 * (3 * (2 * 3 * 10 + 7) + 10 + 7));
 }
 
 TEST_CASE("generation plans no gradients, and what it plans is what it uses") {

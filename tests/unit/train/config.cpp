@@ -217,6 +217,16 @@ TEST_CASE("Rules over several options") {
     CHECK(error_of({"--dry_run", "--parallelism.context_parallel_degree=3", "--training.seq_len=100"}) ==
           "training.seq_len = 100: must be a multiple of 6 (tensor_parallel_degree, times twice the "
           "context_parallel_degree where that is more than 1); the nearest valid value is 102");
+    CHECK(
+        error_of({"--checkpoint.no_enable", "--checkpoint.load_step=3"}) ==
+        "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
+        "checkpoint.enable = true");
+    CHECK(error_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8"}) ==
+          "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
+          "training.seq_len = 16; or give validation.dataset_path");
+    CHECK(config_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8",
+                     "--validation.dataset_path=x.h5"})
+              .validation.seq_len == 8);
     CHECK_THAT(error_of({"--dry_run", "--parallelism.expert_tensor_parallel_degree=2"}),
                Contains("must be 1 or the tensor_parallel_degree 1"));
     CHECK_THAT(error_of({"--dry_run", "--parallelism.pipeline_parallel_degree=2",
@@ -343,6 +353,11 @@ TEST_CASE("The mesh of the deck's degrees") {
     CHECK(shape.dp_shard == 2);
     CHECK(shape.tp == 3);
     CHECK_THROWS_AS(mesh_shape(config, 7), ConfigError);
+    config.log.ranks = {0, 11};
+    CHECK_NOTHROW(mesh_shape(config, 12));
+    config.log.ranks = {12};
+    CHECK_THROWS_WITH(mesh_shape(config, 12), "log.ranks = 12: there is no such rank; the last of 12 is 11");
+    config.log.ranks = {0};
     config.parallelism.expert_parallel_degree = 4;
     CHECK_THROWS_WITH(
         mesh_shape(config, 12),

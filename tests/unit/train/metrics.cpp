@@ -27,6 +27,7 @@ StepMetrics some_step() {
             .mfu = 37.5,
             .memory_gib = 1.25,
             .memory_percent = 5.125,
+            .resident_gib = 1.125,
             .step_s = 0.5,
             .data_s = 0.125,
             .eta_s = 187};
@@ -82,6 +83,7 @@ TEST_CASE("metrics: the JSON line keeps every digit") {
     CHECK(line.number("tflops") == m.tflops);
     CHECK(line.number("mfu") == 37.5);
     CHECK(line.number("memory_gib") == 1.25);
+    CHECK(line.number("resident_gib") == 1.125);
     CHECK(line.number("step_s") == 0.5);
     CHECK(line.number("data_s") == 0.125);
     CHECK(line.number("data_percent") == 25);

@@ -96,11 +96,24 @@ TEST_CASE("model set-up: what follows from what is overridden") {
         "model.max_seq_len");
 }
 
+TEST_CASE("model set-up: a new width keeps the flavour's rule of the feed-forward's") {
+    Config config = deck("llama3", "8B");
+    config.model.dim = 8192;
+    CHECK(model_from_deck(config).ffn_hidden == 28672);  // 1.3 x 21845, to 1024
+    config.model.multiple_of = 100;
+    CHECK(model_from_deck(config).ffn_hidden == 28400);
+    config.model.ffn_dim_multiplier = 1;
+    CHECK(model_from_deck(config).ffn_hidden == 21900);
+}
+
 TEST_CASE("model set-up: a checkpoint's description gives the same model") {
     for (const ModelFamily& family : model_families())
-        for (const DecoderConfig& flavor : family.flavors)
+        for (DecoderConfig flavor : family.flavors) {
+            flavor.ffn_rule.reset();  // the width is a number there
             CHECK(model_from_description(describe_model(flavor), "x") == flavor);
+        }
     DecoderConfig odd = find_flavor(find_family("llama2"), "debugmodel");
+    odd.ffn_rule.reset();
     odd.rope_scaling =
         RopeScaling{.factor = 32, .low_frequency = 1.5, .high_frequency = 3, .original_positions = 512};
     odd.norm_type = NormType::np_layer_norm;
@@ -131,6 +144,16 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     CHECK(model_from_deck(config).family == "llama2");
     config.model.n_layers = 1;
     CHECK(model_from_deck(config).layers == 1);
+    config.model.dim = 32;
+    CHECK_THROWS_WITH(model_from_deck(config),
+                      "model.dim = 32: config.json gives the feed-forward width as a number, 96, from which "
+                      "no other follows; set model.ffn_hidden as well");
+    config.model.ffn_hidden = 40;
+    CHECK(model_from_deck(config).ffn_hidden == 40);
     config.training.seq_len = 65;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("allows at most 64"));
+    config.training.seq_len = 64;
+    config.validation.enable = true;
+    config.validation.seq_len = 65;
+    CHECK_THROWS_WITH(model_from_deck(config), Contains("validation.seq_len = 65") && Contains("at most 64"));
 }

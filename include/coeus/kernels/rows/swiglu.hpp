@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU (Shazeer 2020) of one row [g | u] of 2F elements: y = silu(g) u; dg = dy u silu'(g), du = dy
-// silu(g).
+// SwiGLU (Shazeer 2020) of one row [g | u] of 2F elements: y = silu(g) u; dg = dy u silu'(g),
+// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g); du = dy silu(g).
 #pragma once
 
 #include "coeus/kernels/rows/team.hpp"
