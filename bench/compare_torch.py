@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of Coeus and of PyTorch (torch.compile) side by side on this machine, in alternation.
 
-    bench/compare_torch.py [--alternations 3] [--threads 2] [--dtypes f32,bf16]
+    bench/compare_torch.py [--alternations 3] [--threads 2] [--dtypes f32,bf16] [--emulated]
 
 Shape: bench/debug_shape.toml. PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default
 ../shared); PyTorch itself comes from PyPI into build/bench/torch. Where either cannot be had, Coeus is measured
@@ -89,10 +89,10 @@ def run_coeus(dtype, threads):
     return TOKENS_PER_STEP / statistics.median(steps)
 
 
-def run_torch(python, dtype, threads):
+def run_torch(python, dtype, threads, steps):
     """Tokens per second of the median step, and PyTorch's version."""
     environment = dict(os.environ, GLIBC_TUNABLES=ALLOCATOR, TORCHINDUCTOR_CACHE_DIR=str(WORK / "inductor"))
-    command = [python, TORCH_PROGRAM, "--shape", "debug", "--seq", "512", "--batch", "8", "--steps", "8",
+    command = [python, TORCH_PROGRAM, "--shape", "debug", "--seq", "512", "--batch", "8", "--steps", str(steps),
                "--dtype", dtype, "--threads", str(threads), "--compile"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
@@ -106,6 +106,8 @@ def main():
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", default="f32,bf16", help="f32, bf16 or both")
+    parser.add_argument("--emulated", action="store_true",
+                        help="bf16 beside PyTorch even where this CPU cannot multiply it: one run of 4 steps, 4 minutes")
     given = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     model, has_bf16 = processor()
@@ -114,22 +116,23 @@ def main():
 
     rows, version = [], "absent"
     for dtype in given.dtypes.split(","):
-        # without the instructions PyTorch emulates bfloat16, some 30 times slower than float32: minutes per run
-        with_torch = python and (dtype == "f32" or has_bf16)
+        # without the instructions PyTorch emulates bfloat16, some 30 times slower than float32
+        emulated = dtype == "bf16" and not has_bf16
+        torch_runs = 0 if not python else given.alternations if not emulated else int(given.emulated)
         ours, theirs = [], []
         for alternation in range(given.alternations):
             ours.append(run_coeus(dtype, given.threads))
-            if with_torch:
-                speed, version = run_torch(python, dtype, given.threads)
+            if alternation < torch_runs:
+                speed, version = run_torch(python, dtype, given.threads, 4 if emulated else 8)
                 theirs.append(speed)
             print(f"{dtype} run {alternation + 1}: coeus {ours[-1]:,.0f} tok/s"
-                  + (f", PyTorch {theirs[-1]:,.0f} tok/s" if theirs else ""), flush=True)
+                  + (f", PyTorch {theirs[-1]:,.0f} tok/s" if alternation < torch_runs else ""), flush=True)
         mine = statistics.median(ours)
         if theirs:
             other = statistics.median(theirs)
             rows.append(f"| {dtype} | {mine:,.0f} | {other:,.0f} | {mine / other:.2f} |")
         else:
-            why = "not measured: no bfloat16 instructions here" if python else "not measured"
+            why = "not measured: emulated here (--emulated)" if python else "not measured"
             rows.append(f"| {dtype} | {mine:,.0f} | {why} | |")
 
     print(f"\n{model}, {os.cpu_count()} cores, {given.threads} threads; PyTorch {version}"

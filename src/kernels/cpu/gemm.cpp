@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice by measurement (bench/kernels.cpp): oneDNN where the CPU has AVX-512, and for bf16 its dot
-// products; our own packed product elsewhere, where it is faster than the libraries and takes bf16 at the
-// rate of f32; OpenBLAS for f64.
+// products; our own packed product elsewhere, which has OpenBLAS's rate in f32 (oneDNN's is lower where the
+// depth is large) and takes bf16 at the same rate, for which the libraries have no instructions there;
+// OpenBLAS for f64.
 #include "cpu.hpp"
 #include "onednn_gemm.hpp"
 #include "openblas_gemm.hpp"
