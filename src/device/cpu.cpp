@@ -39,6 +39,13 @@ public:
                 n += hwloc_bitmap_intersects(core->cpuset, bound_);
         return std::max(1, n);
     }
+    std::string binding() const {
+        char* text = nullptr;
+        if (hwloc_bitmap_list_asprintf(&text, bound_) < 0) return "";
+        const std::string list = text;
+        std::free(text);
+        return list;
+    }
     // Binds the process, with the threads it has and will have, to a run of cores. Where the system refuses,
     // it runs unbound.
     void bind_process(int first_core, int count) const {
@@ -57,7 +64,7 @@ private:
 
 }  // namespace
 
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing) {
     const Topology topology;
     CpuShare share;
     share.cores = topology.bound_cores();
@@ -70,8 +77,9 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
         share.threads = std::atoi(environment);
         share.reason = "OMP_NUM_THREADS";
     } else if (bound) {
-        share.threads = share.cores;
+        share.threads = std::max(1, share.cores / sharing);
         share.reason = fmt::format("bound to {} of {} cores", share.cores, topology.cores());
+        if (sharing > 1) share.reason += fmt::format(" / {} ranks", sharing);
     } else {
         share.threads = std::max(1, share.cores / local_size);
         share.reason =
@@ -81,6 +89,10 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
     if (!bound && local_size > 1 && share.threads * local_size <= share.cores)
         share.first_core = local_rank * share.threads;
     return share;
+}
+
+std::string cpu_binding() {
+    return Topology().binding();
 }
 
 void apply(const CpuShare& share) {

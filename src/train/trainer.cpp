@@ -43,7 +43,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       notices_(command_line.notices),
       mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
       folder_(config_, mesh_.world()),
-      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size())),
+      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
+                        mpi.local_ranks_with(cpu_binding()))),
       model_(model_from_deck(config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       engine_(model_, engine_options(config_, mesh_.shape(), cpu_.threads)),
@@ -63,7 +64,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
     engine_.allocate();
-    // all ranks measure together, as they compute together; rank 0 alone keeps the cache
+    // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(
         cpu_peak_flops(
             engine_.exec(), cpu_kernels(), compute_dtype(config_),
@@ -111,6 +112,13 @@ void Trainer::resume(const Checkpoint::Loaded& loaded) {
         for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
     step_ = loaded.train.step;
     sample_ = loaded.train.sample;
+    if (const int64_t before = step_ > 0 && sample_ % step_ == 0 ? sample_ / step_ : global_batch_;
+        first_rank() && before != global_batch_)
+        log::warn(
+            "a step takes {} sequences now; until the checkpoint it took {} (training.global_batch_size "
+            "keeps "
+            "it on any number of ranks)",
+            global_batch_, before);
     tokens_seen_ = loaded.train.tokens_seen;
     if (first_rank())
         log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));

@@ -15,9 +15,12 @@ struct CpuShare {
 };
 
 /// Threads for one of `local_size` ranks on this host: `wanted` if > 0 (the deck), else OMP_NUM_THREADS, else
-/// the cores this process is bound to, else an equal share of the machine's cores. Cores are chosen where
-/// every rank can have its own and nothing has bound the process yet.
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size);
+/// the cores this process is bound to, shared with the `sharing` ranks of this host (this one counts) that
+/// are bound to the same, else an equal share of the machine's cores. Cores are chosen where every rank can
+/// have its own and nothing has bound the process yet.
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1);
+/// The processors this process may run on: "0-7,16-23".
+std::string cpu_binding();
 /// Sets OpenMP's number of threads and, where the share has cores of its own, binds the process to them:
 /// compute threads and helpers (the data loader) alike.
 void apply(const CpuShare& share);
