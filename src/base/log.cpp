@@ -114,11 +114,11 @@ void write(Level level, std::string_view text) {
     const auto as = to_spdlog(level);
     if (s.file) s.file->log(as, without_color(text));
     const bool urgent = level == Level::warn || level == Level::error;
-    if (urgent && s.options.rank != 0) {
-        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
-    } else if (urgent || (s.shown && !s.options.quiet)) {
+    if (!urgent && !on_terminal()) return;
+    if (s.options.rank == 0 && s.options.ranks.size() <= 1)
         s.terminal->log(as, text);
-    }
+    else
+        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
 }
 
 }  // namespace coeus::log

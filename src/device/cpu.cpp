@@ -61,7 +61,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
     const Topology topology;
     CpuShare share;
     share.cores = topology.bound_cores();
-    const bool bound = share.cores < topology.cores();
+    share.bound = share.cores < topology.cores();
     const char* environment = std::getenv("OMP_NUM_THREADS");
     if (wanted > 0) {
         share.threads = wanted;
@@ -69,7 +69,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
     } else if (environment && std::atoi(environment) > 0) {
         share.threads = std::atoi(environment);
         share.reason = "OMP_NUM_THREADS";
-    } else if (bound) {
+    } else if (share.bound) {
         share.threads = share.cores;
         share.reason = fmt::format("bound to {} of {} cores", share.cores, topology.cores());
     } else {
@@ -78,7 +78,7 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
             fmt::format("{} cores / {} {}", share.cores, local_size, local_size == 1 ? "rank" : "ranks");
     }
     // a rank alone stays free: other programs of this host may have cores of their own
-    if (!bound && local_size > 1 && share.threads * local_size <= share.cores)
+    if (!share.bound && local_size > 1 && share.threads * local_size <= share.cores)
         share.first_core = local_rank * share.threads;
     return share;
 }
@@ -101,6 +101,14 @@ std::string cpu_vector_level() {
     if (__builtin_cpu_supports("avx512f")) return "avx512";
     if (__builtin_cpu_supports("avx2")) return "avx2";
     return __builtin_cpu_supports("avx") ? "avx" : "no avx";
+}
+
+bool built_for_avx2() {
+#ifdef __AVX2__
+    return true;
+#else
+    return false;
+#endif
 }
 
 }  // namespace coeus

@@ -6,6 +6,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/plan/machine.hpp"
+#include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/setup.hpp"
@@ -59,6 +60,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
+        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
+            log::info("Hint: {}", hint);
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
     engine_.allocate();
@@ -74,6 +77,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     load();
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
+    together(mesh_.world(), [&] {
+        if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
+    });
 }
 
 void Trainer::load() {
@@ -194,6 +200,7 @@ void Trainer::report(const StepBatch& batch) {
                   config_.training.steps - step_);
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
 void Trainer::validate() {
@@ -205,6 +212,7 @@ void Trainer::validate() {
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
 TrainRecord Trainer::record() const {

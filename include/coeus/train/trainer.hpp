@@ -13,6 +13,7 @@
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/metrics.hpp"
 #include "coeus/train/run_folder.hpp"
+#include "coeus/train/tensorboard.hpp"
 
 #include <optional>
 
@@ -53,7 +54,8 @@ private:
     Checkpoint checkpoint_;
     std::optional<double> peak_flops_;
     std::optional<Evaluator> evaluator_;
-    std::optional<MetricsFile> metrics_;  ///< of rank 0
+    std::optional<MetricsFile> metrics_;          ///< of rank 0
+    std::optional<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
     StepClock clock_;
     double flops_per_token_ = 0;
     double loss_max_ = 0;       ///< of the last step, over the data ranks

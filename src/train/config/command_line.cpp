@@ -23,6 +23,7 @@ constexpr const char* here = "command line";
 // Options of the command, not of a deck.
 constexpr const char* dry_run_option = "dry_run";
 constexpr const char* ranks_option = "ranks";
+constexpr const char* quiet_option = "quiet";  // short for log.quiet
 constexpr int64_t max_ranks = 1 << 24;
 
 // One word after an option of a given type, kept as a Setting.
@@ -55,16 +56,17 @@ po::options_description option_table() {
     for (const Alias& alias : aliases()) add(table, alias.old_name, type_named(alias.old_name, here));
     add(table, dry_run_option, Type::boolean);
     add(table, ranks_option, Type::integer);
+    add(table, quiet_option, Type::boolean);
     return table;
 }
 
 bool is_known(const std::string& name) {
-    return name == dry_run_option || name == ranks_option || find_option(name) != nullptr ||
-           find_alias(name) != nullptr;
+    return name == dry_run_option || name == ranks_option || name == quiet_option ||
+           find_option(name) != nullptr || find_alias(name) != nullptr;
 }
 
 bool is_boolean(const std::string& name) {
-    if (name == dry_run_option) return true;
+    if (name == dry_run_option || name == quiet_option) return true;
     return name != ranks_option && is_known(name) && type_named(name, here) == Type::boolean;
 }
 
@@ -215,6 +217,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
 
     Settings settings;
     std::vector<Setting> given;
+    if (auto setting = take(found.options, quiet_option); setting && !found.options.contains("log.quiet"))
+        given.push_back({"log.quiet", setting->value, setting->text, setting->place});
     for (const auto& [name, value] : found.options) given.push_back(value.as<Setting>());
     add_layer(std::move(given), settings);
     if (!deck.empty()) add_deck(deck, settings);
