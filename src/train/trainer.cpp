@@ -9,6 +9,7 @@
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
 #include "coeus/train/model_setup.hpp"
+#include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
@@ -146,7 +147,10 @@ void Trainer::run() {
         validate();
         save();  // last: a run killed here has everything of the step in its files
     }
-    if (first_rank()) log::info("Training completed at step {}", step_);
+    if (first_rank()) {
+        log::info("Training completed at step {}", step_);
+        write_page();
+    }
 }
 
 void Trainer::train_step(const StepBatch& batch) {
@@ -213,6 +217,16 @@ void Trainer::validate() {
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
+}
+
+void Trainer::write_page() const {
+    try {
+        write_report(folder_.report_file(), report_html(read_runs({folder_.root().string()})));
+        log::info("Plots of this run: {}", folder_.report_file().string());
+    } catch (const std::exception& failure) {
+        // the weights are safe; coeus report can draw it again
+        log::warn("There is no {}: {}", folder_.report_file().string(), failure.what());
+    }
 }
 
 TrainRecord Trainer::record() const {

@@ -18,6 +18,7 @@ public:
     RunFolder(const Config& config, const Communicator& world);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+    std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
     /// Of this rank's TensorBoard files; none where it writes none.
     const std::optional<std::filesystem::path>& tensorboard_folder() const { return tensorboard_folder_; }

@@ -38,6 +38,7 @@ private:
     void report(const StepBatch& batch);
     void save();
     void validate();
+    void write_page() const;
     TrainRecord record() const;
     [[noreturn]] void stop_not_finite() const;
     bool first_rank() const { return mesh_.world().rank() == 0; }
