@@ -209,7 +209,7 @@ constexpr Tile tiles[] = {
     {"Validation loss", "last validation loss", "lowest validation loss", "lowest "},
     {"Tokens seen", "tokens seen", "", ""},
     {"Tokens/s and rank", "tokens/s and rank, median", "MFU, median", "MFU "},
-    {"Time in training steps", "time in training steps", "waiting for data, median", "waiting for data "},
+    {"Time in training steps", "time in training steps", "waiting for data, median", "data wait "},
     {"Most memory of a rank", "most memory of a rank", "", ""},
 };
 
