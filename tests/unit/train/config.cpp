@@ -234,6 +234,15 @@ TEST_CASE("Rules over several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
+TEST_CASE("--quiet is short for log.quiet") {
+    CHECK(config_of({"--quiet"}).log.quiet);
+    CHECK(config_of({"--quiet=true"}).log.quiet);
+    CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
+    CHECK_FALSE(config_of({}).log.quiet);
+    CHECK_FALSE(config_of({"--quiet", "--log.quiet=false"}).log.quiet);  // the full name counts
+    CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
+}
+
 TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--parallelism.tensor_parallel_degree=8"}) ==
           "parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what works is 1");
