@@ -30,7 +30,7 @@ std::vector<std::string> runs_below(const fs::path& folder) {
 }
 
 fs::path folder_of(const std::string& given) {
-    const fs::path path(given);
+    fs::path path(given);
     if (fs::is_regular_file(path)) {
         if (path.filename() == metrics_name) return path.has_parent_path() ? path.parent_path() : ".";
         throw ConfigError("{} is not a run: a run is its folder (job.dump_folder) or the {} in it", given,

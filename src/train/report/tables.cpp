@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace coeus::report {
 
@@ -77,7 +78,7 @@ const Figure figures[] = {
     {"last validation loss", "validation_loss", last_text},
     {"tokens seen", "tokens_seen", tokens_text},
     {"tokens/s and rank, median", "tps",
-     [](const MetricSeries& v) { return with_commas(int64_t(median_of(v) + 0.5)); }},
+     [](const MetricSeries& v) { return with_commas(std::llround(median_of(v))); }},
     {"MFU, median", "mfu", [](const MetricSeries& v) { return fmt::format("{:.1f} %", median_of(v)); }},
     {"time in training steps", "step_s", time_text},
     {"waiting for data, median", "data_percent", share_text},

@@ -198,7 +198,11 @@ std::string loss_plots(const Chart& chart, const std::vector<RunData>& runs, int
     const bool marks = std::any_of(chart.curves.begin(), chart.curves.end(),
                                    [](const Curve& curve) { return curve.validation; });
     std::string text = titled(chart) + (marks ? "   ○ validation" : "") + "\n";
-    if (runs.size() == 1 || color) return text + plot(chart, columns, tall, color, nullptr);
+    if (runs.size() == 1) return text + plot(chart, columns, tall, color, nullptr);
+    if (color) {
+        for (size_t run = 0; run < runs.size(); ++run) text += painted("  ⠒⠒ " + runs[run].name, run, color);
+        return text + "\n" + plot(chart, columns, tall, color, nullptr);
+    }
     for (size_t run = 0; run < runs.size(); ++run)
         text += runs[run].name + "\n" + plot(chart, columns, low, color, &run);
     return text;

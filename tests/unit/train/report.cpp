@@ -82,11 +82,17 @@ bool is_balanced(const std::string& html) {
     return open == std::vector<std::string>{"html", "body"};  // which end after the scripts
 }
 
-// Every point of every line lies in its plot.
+// Every point of every line, mark and tick lies in its plot.
 bool points_are_inside(const std::string& html) {
     for (const std::string& plot : between(html, "<svg class=\"plot\" viewBox=\"0 0 ", "</svg>")) {
         double width = 0, height = 0;
         std::istringstream(plot) >> width >> height;
+        for (const char* place : {" y1=\"", " y2=\"", " cy=\"", " y=\""})
+            for (const std::string& y : between(plot, place, "\""))
+                if (!(std::stod(y) >= 0 && std::stod(y) <= height)) return false;
+        constexpr double below_frame = 40;  // for the numbers
+        for (const std::string& grid : between(plot, "class=\"grid\"", "/>"))
+            if (!(std::stod(between(grid, "y1=\"", "\"").at(0)) <= height - below_frame)) return false;
         for (const std::string& line : between(plot, "points=\"", "\"")) {
             std::istringstream points(line);
             double x = 0, y = 0;
@@ -221,13 +227,14 @@ TEST_CASE("report: the page of one run") {
 TEST_CASE("report: the page of several runs") {
     const TemporaryFolder folder;
     const std::string a =
-        make_run(folder / "a", losses(30), "[optimizer]\nlr = 0.1\n[job]\ndump_folder = \"a\"\n");
-    const std::string b = make_run(folder / "</script>", losses(20),
-                                   "[optimizer]\nlr = 0.2\neps = 1\n[job]\ndump_folder = \"b\"\n");
+        make_run(folder / "b/script>/a", losses(30), "[optimizer]\nlr = 0.1\n[job]\ndump_folder = \"a\"\n");
+    const std::string b =
+        make_run(folder / "</script>/a", losses(20) + validation_line(25, 2) + step_line(30, 2),
+                 "[optimizer]\nlr = 0.2\neps = 1\n[job]\ndump_folder = \"b\"\n");
     const std::string html = report_html(read_runs({a, b}));
     CHECK(is_balanced(html));
     CHECK(points_are_inside(html));
-    CHECK(count_of("</script>", html) == 2);
+    CHECK(count_of("</script>", html) == 2);  // the name of the second run is "</script>/a"
     CHECK_THAT(html, Contains("Loss over tokens") && Contains("Loss over training time") &&
                          Contains("seconds in training steps"));
     CHECK_THAT(html, Contains("<code>optimizer.lr</code></th><td><code>0.1</code></td><td><code>0.2</code>"));
@@ -238,8 +245,13 @@ TEST_CASE("report: the page of several runs") {
     const Json data = data_of(html);
     const Json& tokens = (*data.find("charts")->as_array())[1];
     const Json::Array& points = *(*tokens.find("curves")->as_array())[1].find("points")->as_array();
-    REQUIRE(points.size() == 20);
-    CHECK(*(*points[19].as_array())[0].as_real() == 2000);
+    REQUIRE(points.size() == 21);
+    CHECK(*(*points[20].as_array())[0].as_real() == 3000);
+    const Json& validation = (*tokens.find("curves")->as_array())[2];
+    CHECK(*validation.find("name")->as_string() == "</script>/a (validation)");
+    // between the steps 20 and 30
+    const Json::Array& marks = *validation.find("points")->as_array();
+    CHECK(*(*marks.at(0).as_array())[0].as_real() == 2500);
 }
 
 TEST_CASE("report: many values are thinned without losing a peak, and their mean is drawn") {
@@ -269,7 +281,18 @@ TEST_CASE("report: gradient norms over several decades are drawn on a log scale"
         narrow += step_line(step, 3, step);
         zero += step_line(step, 3, step == 1 ? 0 : 1000);
     }
-    CHECK_THAT(report_html(read_runs({make_run(folder / "wide", wide)})), Contains("log scale"));
+    const std::string drawn = report_html(read_runs({make_run(folder / "wide", wide)}));
+    CHECK_THAT(drawn, Contains("log scale") && Contains(">0.01<") && Contains(">1000<"));
+    CHECK(points_are_inside(drawn));
+    // equal factors are equal distances: 9 values, a decade each
+    const std::string plot = between(drawn, "Gradient norm over step", "</svg>").at(0);
+    std::istringstream points(between(plot, "points=\"", "\"").at(0));
+    std::vector<double> heights;
+    double x = 0, y = 0;
+    for (char comma = 0; points >> x >> comma >> y;) heights.push_back(y);
+    REQUIRE(heights.size() == 9);
+    for (size_t i = 1; i < 9; ++i)
+        CHECK(close(heights[i - 1] - heights[i], (heights[0] - heights[8]) / 8, 0.2));
     CHECK_THAT(report_html(read_runs({make_run(folder / "narrow", narrow)})), !Contains("log scale"));
     CHECK_THAT(report_html(read_runs({make_run(folder / "zero", zero)})), !Contains("log scale"));
 }
