@@ -7,8 +7,11 @@
 namespace coeus {
 
 struct CpuShare {
-    int cores = 1;    ///< physical cores this process may run on
-    int threads = 1;  ///< OpenMP threads this rank should use
+    int cores = 1;          ///< physical cores this process may run on
+    int threads = 1;        ///< OpenMP threads this rank should use
+    int sharing = 1;        ///< ranks of this host that use these cores, this one counted
+    int machine_cores = 1;  ///< of this host
+    bool bound = false;     ///< something else has given this process its cores, fewer than the machine's
     int first_core =
         -1;  ///< first of this rank's own cores; -1: not pinned, the ranks share or something else bound it
     std::string reason;  ///< why so many: "2 cores / 1 rank", "OMP_NUM_THREADS"
@@ -29,5 +32,7 @@ void apply(const CpuShare& share);
 std::string cpu_name();
 /// Of the instruction sets that matter here: "avx2", "avx512", "avx512 bf16", or "no avx".
 std::string cpu_vector_level();
+/// True where this program was compiled for processors with AVX2.
+bool built_for_avx2();
 
 }  // namespace coeus

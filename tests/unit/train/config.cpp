@@ -275,6 +275,15 @@ TEST_CASE("Rules over several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
+TEST_CASE("--quiet is short for log.quiet") {
+    CHECK(config_of({"--quiet"}).log.quiet);
+    CHECK(config_of({"--quiet=true"}).log.quiet);
+    CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
+    CHECK_FALSE(config_of({}).log.quiet);
+    CHECK_THAT(error_of({"--quiet", "--log.quiet=false"}), Contains("say the same; leave one out"));
+    CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
+}
+
 TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--parallelism.tensor_parallel_degree=8"}) ==
           "parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what works is 1");
@@ -283,13 +292,12 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
           "activation_checkpoint.mode = \"full\": is not built yet; what works is none");
     CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
-    CHECK_THAT(error_of({"--metrics.enable_tensorboard"}),
-               Contains("writing TensorBoard files is not built yet"));
+    CHECK_THAT(error_of({"--profiling.enable_profiling"}), Contains("tracing is not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // all at once
-    CHECK_THAT(error_of({"--metrics.enable_tensorboard", "--profiling.enable_profiling"}),
-               Contains("tracing is not built yet") && Contains("TensorBoard"));
+    CHECK_THAT(error_of({"--checkpoint.async_mode=async", "--profiling.enable_profiling"}),
+               Contains("tracing is not built yet") && Contains("checkpoint.async_mode"));
     // an option that goes with one of them is kept
     CHECK(config_of({"--profiling.profile_freq=100"}).profiling.profile_freq == 100);
     // the default said aloud
