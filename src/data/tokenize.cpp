@@ -27,6 +27,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int64_t much_text = int64_t(10) << 30;
+
 // The files beside the output while it is made.
 struct Parts {
     fs::path tokens, documents, resume, part;
@@ -321,6 +323,12 @@ Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::p
 fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer,
                    const fs::path& cache_folder, int threads) {
     const Corpus corpus(inputs);
+    if (corpus.bytes() > much_text)
+        log::info(
+            "reading {} of text to see whether it was tokenized before; the file that `coeus tokenize` makes "
+            "is "
+            "opened at once",
+            bytes_text(double(corpus.bytes())));
     const std::string content = content_of(corpus, tokenizer);
     fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
     const Timer timer;
