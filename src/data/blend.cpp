@@ -89,7 +89,7 @@ BlendOrder::Place BlendOrder::place_of(int64_t i) {
     return {source, round * weights_[source] + taken_[source] - 1};
 }
 
-SampleStream::SampleStream(Sampler source) : sources_{std::move(source)}, order_({1.0}) {}
+SampleStream::SampleStream(const Sampler& source) : sources_{source}, order_({1.0}) {}
 
 SampleStream::SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights)
     : sources_(std::move(sources)), order_(weights.empty() ? sizes(sources_) : weights) {

@@ -50,7 +50,7 @@ private:
 class SampleStream {
 public:
     /// One source, as it is.
-    SampleStream(Sampler source);
+    SampleStream(const Sampler& source);
     /// Sources of one sequence length; without weights by their sizes, so that each window comes once in an
     /// epoch of all.
     SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights);

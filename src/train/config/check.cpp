@@ -47,10 +47,11 @@ std::string counted(size_t count, const char* what) {
 void check_blend(const char* section, const Words& paths, const std::vector<double>& weights) {
     for (const std::string& path : paths)
         demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
+    TomlValue::List given;
+    for (const double weight : weights) given.push_back({weight});
     demand(weights.empty() || weights.size() == paths.size(),
            "{}.dataset_weights = {}: {} for {} in {}.dataset_path; give one weight for each path", section,
-           toml_text(TomlValue{TomlValue::List(weights.begin(), weights.end())}),
-           counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
+           toml_text({given}), counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
 }
 
 void check_training(const Config& config) {
