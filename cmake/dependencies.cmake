@@ -71,3 +71,5 @@ coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev toml
 coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)
 coeus_find(coeus_pcre2 pcre2.h pcre2-8 "PCRE2" libpcre2-dev pcre2 pcre2)
 coeus_find(coeus_xxhash xxhash.h xxhash "xxHash" libxxhash-dev xxhash xxhash)
+coeus_find(coeus_zlib zlib.h z "zlib" zlib1g-dev zlib zlib)
+coeus_find(coeus_zstd zstd.h zstd "Zstandard" libzstd-dev zstd zstd)

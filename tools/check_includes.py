@@ -18,6 +18,8 @@ HOME = {
     "nlohmann/": ("file",),
     "toml++/": ("file",),
     "xxhash": ("file",),
+    "zlib": ("file",),
+    "zstd": ("file",),
     "boost/": ("train", "data"),
     "oneapi/dnnl": ("kernels",),
     "dnnl": ("kernels",),

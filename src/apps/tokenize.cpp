@@ -7,6 +7,8 @@
 #include "coeus/train/flags.hpp"
 #include "tokenizer.hpp"
 
+#include <algorithm>
+
 namespace coeus::apps {
 
 namespace {
@@ -16,8 +18,10 @@ Flags tokenize_flags() {
         "tokenize", "INPUT... --tokenizer FOLDER --output FILE.h5", "a text file or folder",
         "Writes the tokens of all documents, each between BOS and EOS, into one HDF5 file that training "
         "reads:\n"
-        "/tokens, /documents. INPUT: text files (one document each), JSON lines with a \"text\" field (one\n"
-        "document a line), folders of these. A file made of the same text and tokenizer is left as it is.");
+        "/tokens, /documents. INPUT: text files (one document each), JSON or JSON lines with a \"text\" "
+        "field\n"
+        "(one document each), these as .gz or .zst, folders of these. A file made of the same text and\n"
+        "tokenizer is left as it is; a run that was interrupted goes on where it stopped.");
     flags.add("tokenizer", "FOLDER", "", "with tokenizer.json")
         .add("output", "FILE.h5", "", "where to write")
         .add("threads", "N", "0", "0: all cores");
@@ -38,13 +42,16 @@ int run_tokenize(const Arguments& arguments) {
     const Timer timer;
     const Corpus corpus({flags.words().begin(), flags.words().end()});
     const Tokenizer tokenizer(folder);
-    const Tokenized done = tokenize(corpus, tokenizer, output, threads);
-    if (done.up_to_date)
+    const Tokenized done = tokenize(corpus, tokenizer, output, {.threads = threads});
+    const double bytes_per_token = double(done.text_bytes) / double(done.tokens);
+    if (done.up_to_date) {
         log::info("{} is up to date: {}", output, done.text());
-    else
-        log::info("{}: {}, {:.2f} bytes per token, {}/s", output, done.text(),
-                  double(corpus.bytes()) / double(done.tokens),
-                  bytes_text(double(corpus.bytes()) / timer.seconds()));
+        return 0;
+    }
+    const double made = double(done.tokens - done.resumed_tokens) / std::max(timer.seconds(), 1e-9);
+    log::info("{}: {}, {:.2f} bytes per token, {} tokens/s ({}/s) in {}", output, done.text(),
+              bytes_per_token, with_commas(int64_t(made)), bytes_text(made * bytes_per_token),
+              duration_text(timer.seconds()));
     return 0;
 }
 

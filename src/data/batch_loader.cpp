@@ -5,10 +5,10 @@
 
 namespace coeus {
 
-BatchLoader::BatchLoader(const Sampler& sampler, const Options& options)
-    : sampler_(&sampler), options_(options) {
+BatchLoader::BatchLoader(SampleStream stream, const Options& options)
+    : stream_(std::move(stream)), options_(options) {
     const size_t tokens =
-        size_t(samples_of(0, options.global_batch, options.rank, options.ranks).count * sampler.seq_len());
+        size_t(samples_of(0, options.global_batch, options.rank, options.ranks).count * stream_.seq_len());
     for (Buffer& buffer : buffers_) {
         buffer.tokens.resize(tokens);
         buffer.labels.resize(tokens);
@@ -48,14 +48,14 @@ void BatchLoader::run() {
 
 void BatchLoader::fill(int64_t step, Buffer& buffer) {
     const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
-    const auto length = size_t(sampler_->seq_len());
+    const auto length = size_t(stream_.seq_len());
     buffer.valid_tokens = 0;
     for (int64_t row = 0; row < count; ++row) {
         const auto part = [&](std::vector<int32_t>& all) {
             return std::span(all).subspan(size_t(row) * length, length);
         };
-        buffer.valid_tokens += sampler_->sample(options_.first_sample + first + row, part(buffer.tokens),
-                                                part(buffer.labels), part(buffer.document_start));
+        buffer.valid_tokens += stream_.sample(options_.first_sample + first + row, part(buffer.tokens),
+                                              part(buffer.labels), part(buffer.document_start));
     }
 }
 
@@ -71,7 +71,7 @@ StepBatch BatchLoader::next() {
     const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
     return {options_.first_sample + step * options_.global_batch,
             rows,
-            sampler_->seq_len(),
+            stream_.seq_len(),
             buffer.tokens,
             buffer.labels,
             buffer.document_start,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of tokens is known only at the end, but a contiguous array needs it at the beginning: tokens go
-// to a plain file first, then into the HDF5 file.
+// The number of tokens is known only at the end, but a contiguous array needs it at the beginning: tokens and
+// documents go to plain files first, then into the HDF5 file. Between blocks the plain files are complete up
+// to a place in the corpus, which .resume.json names: there an interrupted run goes on.
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/clock.hpp"
@@ -8,13 +9,17 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/token_file.hpp"
+#include "coeus/file/file_lock.hpp"
 #include "coeus/file/hash.hpp"
-#include "coeus/file/hdf5.hpp"
+#include "coeus/file/json.hpp"
 #include "parallel.hpp"
+#include "spool.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 
 namespace coeus {
 
@@ -22,59 +27,76 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A file that is removed at the end.
-struct TemporaryFile {
-    fs::path path;
-    ~TemporaryFile() {
+constexpr int64_t much_text = int64_t(10) << 30;
+
+// The files beside the output while it is made.
+struct Parts {
+    fs::path tokens, documents, resume, part;
+
+    Parts(const fs::path& output, bool alone) {
+        // without a lock two runs may make the same file at once: each has its own, the last rename stays
+        const std::string own = alone ? output.string() : fmt::format("{}.{}", output.string(), getpid());
+        tokens = own + ".tokens.part";
+        documents = own + ".documents.part";
+        resume = own + ".resume.json";
+        part = own + ".part";
+    }
+    void remove() const {
         std::error_code ignored;
-        fs::remove(path, ignored);
+        for (const fs::path& path : {resume, tokens, documents, part}) fs::remove(path, ignored);
     }
 };
 
-// Appends tokens to a plain file as 16- or 32-bit numbers.
-class TokenWriter {
-public:
-    TokenWriter(const fs::path& path, bool wide) : file_(RawFile::create(path.string())), wide_(wide) {}
+// How far a run has come; kept in .resume.json.
+struct State {
+    int64_t tokens = 0, documents = 0, max_token = 0;
+    int64_t reached = 0;  // in the text of the file at `next`: the last piece may end behind next.offset
+    CorpusPosition next;
+    CorpusReport report;
 
-    void append(const std::vector<int32_t>& ids) {
-        bytes_.clear();
-        for (const int32_t id : ids) {
-            max_token_ = std::max(max_token_, id);
-            const auto bits = uint32_t(id);
-            for (int b = 0; b < width(); ++b) bytes_.push_back(std::byte(bits >> (8 * b)));
-        }
-        file_.write(bytes_.data(), int64_t(bytes_.size()), count_ * width());
-        count_ += int64_t(ids.size());
+    Json json(const std::string& content) const {
+        Json all = Json::object();
+        all.set("content", content).set("tokens", tokens).set("documents", documents);
+        all.set("max_token", max_token).set("reached", reached);
+        all.set("file", next.file).set("offset", next.offset).set("number", next.number);
+        all.set("text_bytes", report.text_bytes).set("replaced", report.replaced);
+        all.set("files_replaced", report.files_replaced).set("worst_file", report.worst_file);
+        all.set("worst_replaced", report.worst_replaced).set("worst_is_8_bit", report.worst_is_8_bit);
+        return all;
     }
 
-    int width() const { return wide_ ? 4 : 2; }
-    int64_t count() const { return count_; }
-    int64_t max_token() const { return max_token_; }
-
-    template <class T>
-    void copy_to(hdf5::Dataset& array) const {
-        std::vector<T> part(1 << 22);
-        for (int64_t at = 0; at < count_; at += int64_t(part.size())) {
-            part.resize(size_t(std::min(count_ - at, int64_t(part.size()))));
-            file_.read(part.data(), int64_t(part.size() * sizeof(T)), at * int64_t(sizeof(T)));
-            array.write(std::span<const T>(part), at);
+    // What a run before left; the beginning where it left nothing, or made other content.
+    static State read(const Parts& parts, const std::string& content, int64_t token_bytes) {
+        if (!fs::exists(parts.resume)) return {};
+        try {
+            const JsonDocument document = JsonDocument::read(parts.resume);
+            const JsonView all = document.root();
+            State state;
+            state.tokens = all.integer("tokens");
+            state.documents = all.integer("documents");
+            state.max_token = all.integer("max_token");
+            state.reached = all.integer("reached");
+            state.next = {all.integer("file"), all.integer("offset"), all.integer("number")};
+            state.report = {all.integer("text_bytes"),     all.integer("replaced"),
+                            all.integer("files_replaced"), all.string("worst_file"),
+                            all.integer("worst_replaced"), all.boolean("worst_is_8_bit")};
+            const auto has = [](const fs::path& path, int64_t bytes) {
+                return fs::exists(path) && int64_t(fs::file_size(path)) >= bytes;
+            };
+            if (all.string("content") == content && has(parts.tokens, state.tokens * token_bytes) &&
+                has(parts.documents, state.documents * int64_t(sizeof(uint64_t))))
+                return state;
+        } catch (const ConfigError&) {  // what cannot be read is made anew
         }
+        return {};
     }
-    void copy(hdf5::Dataset& array) const { wide_ ? copy_to<uint32_t>(array) : copy_to<uint16_t>(array); }
-
-private:
-    RawFile file_;
-    bool wide_;
-    std::vector<std::byte> bytes_;
-    int64_t count_ = 0;
-    int32_t max_token_ = 0;
 };
 
 // What one passage gave.
 struct Encoded {
     std::vector<int32_t> ids;
     std::vector<int64_t> documents;  // where documents begin in ids
-    size_t reached = 0;              // in the document
+    int64_t reached = 0;             // in the text of the file
 };
 
 class PassageEncoder {
@@ -100,8 +122,9 @@ public:
     /// A passage of a document whose pieces begin at `from`.
     void encode_from(const Passage& passage, size_t from, Encoded& out) {
         if (passage.begins_document()) begin_document(out);
-        out.reached =
+        const size_t reached =
             from < passage.end ? encoder_.encode_part(passage.document, from, passage.end, out.ids) : from;
+        out.reached = passage.offset + int64_t(reached);
         if (passage.ends_document()) end_document(out);
     }
 
@@ -141,83 +164,148 @@ std::optional<Tokenized> finished(const fs::path& output, const std::string& con
             "{} is in the way: it is an HDF5 file but no token file; choose another name or remove it",
             output.string());
     if (!file.has_attribute("content") || file.string_attribute("content") != content) return std::nullopt;
-    return Tokenized{file.int_attribute("num_tokens"), file.int_attribute("num_documents"), true};
+    return Tokenized{
+        .tokens = file.int_attribute("num_tokens"),
+        .documents = file.int_attribute("num_documents"),
+        .text_bytes = file.has_attribute("text_bytes") ? file.int_attribute("text_bytes") : 0,
+        .up_to_date = true,
+    };
 }
 
-void write_hdf5(const fs::path& path, const TokenWriter& tokens, std::vector<uint64_t> documents,
-                const Corpus& corpus, const Tokenizer& tokenizer, const std::string& content) {
-    auto file = hdf5::File::create(path.string());
-    file.set_attribute("tokenizer", tokenizer.hash());
-    file.set_attribute("source", corpus.source());
-    file.set_attribute("content", content);
-    file.set_attribute("num_tokens", tokens.count());
-    file.set_attribute("num_documents", documents.size());
-    file.set_attribute("vocab_size", tokenizer.vocab_size());
-    file.set_attribute("max_token", tokens.max_token());
-    file.set_attribute("bos_id", tokenizer.bos_id().value_or(-1));
-    file.set_attribute("eos_id", tokenizer.eos_id().value_or(-1));
-    {
-        auto array = file.create_dataset("tokens", tokens.width() == 4 ? hdf5::Type::u32 : hdf5::Type::u16,
-                                         {tokens.count()});
-        tokens.copy(array);
-        documents.push_back(uint64_t(tokens.count()));
-        auto offsets = file.create_dataset("documents", hdf5::Type::u64, {int64_t(documents.size())});
-        offsets.write(std::span<const uint64_t>(documents));
+// One making of a token file.
+class Job {
+public:
+    Job(const Corpus& corpus, const Tokenizer& tokenizer, const Parts& parts, const std::string& content,
+        const TokenizeOptions& options)
+        : corpus_(&corpus),
+          tokenizer_(&tokenizer),
+          parts_(&parts),
+          content_(content),
+          options_(options),
+          type_(tokenizer.vocab_size() > 65536 ? hdf5::Type::u32 : hdf5::Type::u16),
+          state_(State::read(parts, content, hdf5::size_of(type_))),
+          tokens_(parts.tokens.string(), type_, state_.tokens),
+          documents_(parts.documents.string(), hdf5::Type::u64, state_.documents),
+          own_encoder_(tokenizer) {}
+
+    Tokenized run() {
+        const int64_t resumed = state_.tokens;
+        if (resumed > 0)
+            log::info("going on with an interrupted run: {} tokens are there already", with_commas(resumed));
+        const int threads = options_.threads > 0 ? options_.threads : hardware_threads();
+        Progress progress("tokenizing", corpus_->bytes(), true);
+        Timer since_save;
+        const CorpusReport report = corpus_->read_blocks(
+            [&](const Corpus::Block& block) {
+                encode(block.passages, threads);
+                state_.next = block.next;
+                state_.report = block.report;
+                progress.update(block.file_bytes);
+                if (since_save.seconds() < options_.save_seconds) return;
+                save();
+                since_save.restart();
+            },
+            {.from = state_.next,
+             .report = state_.report,
+             .block_bytes = options_.block_bytes,
+             .whole_documents = !tokenizer_->can_encode_parts()});
+        if (const std::string warning = report.warning(); !warning.empty()) log::warn("{}", warning);
+        if (tokens_.count() == 0) throw ConfigError("{}: there is no text in it", corpus_->source());
+        write_hdf5(report);
+        return {.tokens = tokens_.count(),
+                .documents = state_.documents,
+                .text_bytes = report.text_bytes,
+                .resumed_tokens = resumed};
     }
-    file.close();
-    RawFile::open_for_update(path.string()).sync();
-}
 
-// Tokens of the whole corpus in order; returns where documents begin.
-std::vector<uint64_t> encode(const Corpus& corpus, const Tokenizer& tokenizer, int threads,
-                             TokenWriter& writer) {
-    std::vector<uint64_t> documents;
-    Progress progress("tokenizing", corpus.bytes(), true);
-    int64_t bytes_done = 0;
-    PassageEncoder own_encoder(tokenizer);
-    const int64_t replaced = corpus.read([&](const std::vector<Passage>& passages) {
-        size_t reached = 0;  // in the document of the passage before
+private:
+    void encode(const std::vector<Passage>& passages, int threads) {
+        // encoders keep the words they have seen from block to block
+        while (encoders_.size() < size_t(threads)) encoders_.emplace_back(*tokenizer_);
+        std::atomic<size_t> next_encoder = 0;
         in_order(
-            int64_t(passages.size()), threads, [&] { return PassageEncoder(tokenizer); },
-            [&](PassageEncoder& encoder, int64_t i) { return encoder.encode(passages[size_t(i)]); },
-            [&](int64_t i, Encoded encoded) {
-                const Passage& passage = passages[size_t(i)];
-                // A cut that was no end of a piece after all: this passage begins where the last one ended.
-                const bool cut_text = !passage.json_lines && tokenizer.can_encode_parts();
-                if (cut_text && !passage.begins_document() && reached != passage.begin) {
-                    encoded = {};
-                    own_encoder.encode_from(passage, reached, encoded);
-                }
-                reached = encoded.reached;
-                for (const int64_t begin : encoded.documents)
-                    documents.push_back(uint64_t(writer.count() + begin));
-                writer.append(encoded.ids);
-                progress.update(bytes_done += int64_t(passage.end - passage.begin));
-            });
-    });
-    if (replaced > 0)
-        log::warn("{}: {} invalid bytes or sequences were replaced by U+FFFD: the text is not UTF-8",
-                  corpus.source(), with_commas(replaced));
-    if (writer.count() == 0) throw ConfigError("{}: there is no text in it", corpus.source());
-    return documents;
-}
+            int64_t(passages.size()), threads, [&] { return &encoders_[next_encoder++]; },
+            [&](PassageEncoder* encoder, int64_t i) { return encoder->encode(passages[size_t(i)]); },
+            [&](int64_t i, Encoded encoded) { append(passages[size_t(i)], std::move(encoded)); });
+    }
 
-Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output, int threads,
-               const std::string& content) {
+    void append(const Passage& passage, Encoded encoded) {
+        // A cut that was no end of a piece after all: this passage begins where the last one ended.
+        const bool cut_text = !passage.json_lines && tokenizer_->can_encode_parts();
+        if (cut_text && !passage.begins_document() &&
+            state_.reached != passage.offset + int64_t(passage.begin)) {
+            encoded = {};
+            own_encoder_.encode_from(passage, size_t(state_.reached - passage.offset), encoded);
+        }
+        state_.reached = encoded.reached;
+        for (int64_t& begin : encoded.documents) begin += tokens_.count();
+        documents_.append(std::span<const int64_t>(encoded.documents));
+        tokens_.append(std::span<const int32_t>(encoded.ids));
+        for (const int32_t id : encoded.ids) state_.max_token = std::max<int64_t>(state_.max_token, id);
+        state_.tokens = tokens_.count();
+        state_.documents = documents_.count();
+    }
+
+    void save() {
+        tokens_.sync();
+        documents_.sync();
+        write_json(state_.json(content_), parts_->resume);
+    }
+
+    void write_hdf5(const CorpusReport& report) {
+        auto file = hdf5::File::create(parts_->part.string());
+        file.set_attribute("tokenizer", tokenizer_->hash());
+        file.set_attribute("source", corpus_->source());
+        file.set_attribute("content", content_);
+        file.set_attribute("num_tokens", tokens_.count());
+        file.set_attribute("num_documents", state_.documents);
+        file.set_attribute("text_bytes", report.text_bytes);
+        file.set_attribute("vocab_size", tokenizer_->vocab_size());
+        file.set_attribute("max_token", state_.max_token);
+        file.set_attribute("bos_id", tokenizer_->bos_id().value_or(-1));
+        file.set_attribute("eos_id", tokenizer_->eos_id().value_or(-1));
+        tokens_.copy_to(file, "tokens");
+        const int64_t total[] = {tokens_.count()};
+        documents_.append(std::span<const int64_t>(total));
+        documents_.copy_to(file, "documents");
+        file.close();
+        RawFile::open_for_update(parts_->part.string()).sync();
+    }
+
+    const Corpus* corpus_;
+    const Tokenizer* tokenizer_;
+    const Parts* parts_;
+    std::string content_;
+    TokenizeOptions options_;
+    hdf5::Type type_;
+    State state_;
+    Spool tokens_, documents_;
+    PassageEncoder own_encoder_;
+    std::deque<PassageEncoder> encoders_;
+};
+
+Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
+               const TokenizeOptions& options, const std::string& content) {
     if (const auto done = finished(output, content)) return *done;
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
     std::error_code failed;
     fs::create_directories(folder, failed);
     if (failed) throw ConfigError("{}: cannot make this folder: {}", folder.string(), failed.message());
 
-    // two runs may make the same file at once: each has its own parts, the last rename stays
-    const std::string own = fmt::format("{}.{}", output.string(), getpid());
-    const TemporaryFile plain{own + ".tokens.part"}, part{own + ".part"};
-    TokenWriter writer(plain.path, tokenizer.vocab_size() > 65536);
-    const auto documents = encode(corpus, tokenizer, threads > 0 ? threads : hardware_threads(), writer);
-    write_hdf5(part.path, writer, documents, corpus, tokenizer, content);
-    publish_file(part.path.string(), output.string());
-    return {writer.count(), int64_t(documents.size()), false};
+    const FileLock lock(output.string() + ".lock",
+                        [&] { log::info("another run is making {}: waiting for it", output.string()); });
+    if (const auto done = finished(output, content)) return *done;
+    const Parts parts(output, lock.held());
+    Tokenized done;
+    try {
+        done = Job(corpus, tokenizer, parts, content, options).run();
+    } catch (const ConfigError&) {
+        parts.remove();  // the user will change the text, and nothing could go on
+        throw;
+    }
+    publish_file(parts.part.string(), output.string());
+    parts.remove();
+    return done;
 }
 
 }  // namespace
@@ -227,17 +315,24 @@ std::string Tokenized::text() const {
                        documents == 1 ? "document" : "documents");
 }
 
-Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output, int threads) {
-    return make(corpus, tokenizer, output, threads, content_of(corpus, tokenizer));
+Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
+                   const TokenizeOptions& options) {
+    return make(corpus, tokenizer, output, options, content_of(corpus, tokenizer));
 }
 
 fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer,
                    const fs::path& cache_folder, int threads) {
     const Corpus corpus(inputs);
+    if (corpus.bytes() > much_text)
+        log::info(
+            "reading {} of text to see whether it was tokenized before; the file that `coeus tokenize` makes "
+            "is "
+            "opened at once",
+            bytes_text(double(corpus.bytes())));
     const std::string content = content_of(corpus, tokenizer);
     fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);
     const Timer timer;
-    const Tokenized done = make(corpus, tokenizer, file, threads, content);
+    const Tokenized done = make(corpus, tokenizer, file, {.threads = threads}, content);
     log::info("{}: {}, {}", corpus.source(), done.text(),
               done.up_to_date ? "tokenized before: " + file.string()
                               : "tokenized in " + duration_text(timer.seconds()));

@@ -21,26 +21,36 @@ bool means_token_file(const fs::path& path) {
     return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
 }
 
-// The token file that a deck's path means; text is tokenized.
-fs::path token_file(const Words& paths, const char* option, const Config& config, int64_t vocab,
-                    const fs::path& cache_folder, int threads) {
-    std::vector<fs::path> inputs;
+// What becomes one token file: a token file, or text of one or several paths.
+using Source = std::vector<fs::path>;
+
+// With weights each path is a source of its own; without them all text is one, as if it were in one folder.
+std::vector<Source> sources_of(const Words& paths, const char* option, bool weighted) {
+    std::vector<Source> sources;
+    Source* text = nullptr;
+    sources.reserve(paths.size());
     for (const std::string& path : paths) {
         if (!fs::exists(path))
             throw ConfigError("{} = \"{}\": there is no such file or folder", option, path);
-        if (means_token_file(path)) {
-            if (paths.size() > 1)
-                throw ConfigError("{}: a token file cannot be joined with others yet; give one file", option);
-            return path;
+        if (weighted || means_token_file(path)) {
+            sources.push_back({path});
+        } else {
+            if (text == nullptr) text = &sources.emplace_back();
+            text->emplace_back(path);
         }
-        inputs.emplace_back(path);
     }
+    return sources;
+}
+
+fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
+                    int threads) {
+    if (means_token_file(source[0])) return source[0];
     const Tokenizer tokenizer(tokenizer_folder(config));
     if (tokenizer.vocab_size() > vocab)
         throw ConfigError(
             "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
             vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
-    return tokenized(inputs, tokenizer, cache_folder, threads);
+    return tokenized(source, tokenizer, cache_folder, threads);
 }
 
 // A run would go well with another tokenizer's ids, but what it writes could not be read.
@@ -52,54 +62,93 @@ void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
             file.path(), tokenizer.folder());
 }
 
-// Rank 0 finds or makes the file and looks at its ids while the others wait; then all open it.
-std::unique_ptr<TokenFile> open(const Words& paths, const char* option, const Config& config, int64_t vocab,
-                                const fs::path& cache_folder, const Communicator& world, int threads) {
-    std::string path;
+// Rank 0 finds or makes the files and looks at their ids while the others wait; then all open them.
+TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
+                         int64_t vocab, const fs::path& cache_folder, const Communicator& world,
+                         int threads) {
+    std::string names;  // one a line
     on_first_rank(world, [&] {
-        path = token_file(paths, option, config, vocab, cache_folder, threads).string();
-        TokenFile file(path);
-        file.check_vocabulary(vocab, threads);
-        warn_of_other_tokenizer(file, tokenizer_folder(config));
+        for (const Source& source : sources_of(paths, option, weighted)) {
+            const fs::path path = token_file(source, config, vocab, cache_folder, threads);
+            TokenFile file(path);
+            file.check_vocabulary(vocab, threads);
+            warn_of_other_tokenizer(file, tokenizer_folder(config));
+            names += path.string() + '\n';
+        }
     });
-    path = broadcast_text(world, path);
-    std::unique_ptr<TokenFile> file;
-    together(world, [&] { file = std::make_unique<TokenFile>(path); });
-    return file;
+    names = broadcast_text(world, names);
+    TrainingData::Files files;
+    together(world, [&] {
+        for (size_t at = 0, end = 0; at < names.size(); at = end + 1) {
+            end = names.find('\n', at);
+            files.push_back(std::make_unique<TokenFile>(names.substr(at, end - at)));
+        }
+    });
+    return files;
+}
+
+// Source 0 has the order of a run without a blend; the others permute otherwise.
+SampleStream blend_of(const TrainingData::Files& files, const std::vector<double>& weights,
+                      Sampler::Options options) {
+    std::vector<Sampler> samplers;
+    for (const auto& file : files) {
+        samplers.emplace_back(*file, options);
+        options.seed += 0x9E3779B97F4A7C15u;
+    }
+    if (samplers.size() == 1) return samplers[0];
+    return {std::move(samplers), weights};
+}
+
+std::string contents(const TokenFile& file) {
+    return fmt::format("{}, {} tokens in {} {}", file.path(), with_commas(file.num_tokens()),
+                       with_commas(file.num_documents()),
+                       file.num_documents() == 1 ? "document" : "documents");
 }
 
 }  // namespace
 
 TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& cache_folder,
                            const Communicator& world, int threads) {
+    const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
-    const auto open_data = [&](const Words& paths, const char* option) {
-        return open(paths, option, config, vocab, cache_folder, world, threads);
+    const auto open_data = [&](const Words& paths, const char* option, bool weighted) {
+        return open(paths, option, weighted, config, vocab, cache_folder, world, threads);
     };
-    file_ = open_data(config.training.dataset_path, "training.dataset_path");
+    files_ = open_data(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty());
     const bool held_out = validation.enable && validation.dataset_path.empty();
     const uint64_t seed = uint64_t(config.debug.seed);
-    training_.emplace(*file_, Sampler::Options{.seq_len = config.training.seq_len,
-                                               .seed = seed,
-                                               .shuffle = config.training.shuffle,
-                                               .subset = held_out ? Subset::training : Subset::all});
+    training_.emplace(blend_of(files_, training.dataset_weights,
+                               {.seq_len = training.seq_len,
+                                .seed = seed,
+                                .shuffle = training.shuffle,
+                                .subset = held_out ? Subset::training : Subset::all}));
     if (!validation.enable) return;
-    if (!held_out) validation_file_ = open_data(validation.dataset_path, "validation.dataset_path");
-    validation_.emplace(held_out ? *file_ : *validation_file_,
-                        Sampler::Options{.seq_len = validation.seq_len,
-                                         .seed = seed,
-                                         .shuffle = false,
-                                         .subset = held_out ? Subset::held_out : Subset::all});
+    if (!held_out)
+        validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
+                                      !validation.dataset_weights.empty());
+    validation_.emplace(blend_of(held_out ? files_ : validation_files_,
+                                 held_out ? training.dataset_weights : validation.dataset_weights,
+                                 {.seq_len = validation.seq_len,
+                                  .seed = seed,
+                                  .shuffle = false,
+                                  .subset = held_out ? Subset::held_out : Subset::all}));
 }
 
 std::string TrainingData::summary() const {
-    std::string text = fmt::format("Data: {}, {} tokens in {} {}, {} windows of {} + 1 tokens", file_->path(),
-                                   with_commas(file_->num_tokens()), with_commas(file_->num_documents()),
-                                   file_->num_documents() == 1 ? "document" : "documents",
-                                   with_commas(training_->num_windows()), training_->seq_len());
-    if (validation_)
-        text += fmt::format("; validation: {} windows{}", with_commas(validation_->num_windows()),
-                            validation_file_ ? " of " + validation_file_->path() : " held out");
+    std::string text;
+    for (size_t k = 0; k < files_.size(); ++k) {
+        const std::string share =
+            files_.size() == 1 ? "" : fmt::format("{:.4g} % of ", 100 * training_->part(k));
+        text += fmt::format("{}{}{}, {} windows of {} + 1 tokens", k == 0 ? "Data: " : "; ", share,
+                            contents(*files_[k]), with_commas(training_->source(k).num_windows()),
+                            training_->seq_len());
+    }
+    if (validation_) {
+        std::string names;
+        for (const auto& file : validation_files_) names += (names.empty() ? " of " : ", ") + file->path();
+        text += fmt::format("; validation: {} windows{}", with_commas(validation_->first_epoch()),
+                            names.empty() ? " held out" : names);
+    }
     return text;
 }
 

@@ -7,20 +7,21 @@
 
 namespace coeus {
 
-Evaluator::Evaluator(const Config& config, const Sampler& sampler)
-    : sampler_(&sampler),
+Evaluator::Evaluator(const Config& config, SampleStream stream)
+    : stream_(std::move(stream)),
       sequences_(config.validation.local_batch_size),
       steps_(config.validation.steps),
+      all_samples_(stream_.first_epoch()),
       document_mask_(config.training.document_mask) {
-    const size_t tokens = size_t(sequences_ * sampler.seq_len());
+    const size_t tokens = size_t(sequences_ * stream_.seq_len());
     for (auto* buffer : {&tokens_, &labels_, &document_start_}) buffer->resize(tokens);
 }
 
 ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks) {
     const Timer timer;
-    const int64_t ranks = data_ranks.size(), seq_len = sampler_->seq_len();
-    int64_t samples = sampler_->num_windows();
-    if (steps_ >= 0) samples = std::min(samples, steps_ * sequences_ * ranks);
+    const int64_t ranks = data_ranks.size(), seq_len = stream_.seq_len();
+    const int64_t batch = sequences_ * ranks, batches = div_ceil(all_samples_, batch);
+    const int64_t samples = steps_ < 0 || steps_ >= batches ? all_samples_ : steps_ * batch;
 
     double loss = 0;
     int64_t valid = 0, filled = 0;
@@ -39,7 +40,7 @@ ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks)
         filled = 0;
     };
     for (int64_t i = data_ranks.rank(); i < samples; i += ranks) {
-        valid += sampler_->sample(i, row(tokens_), row(labels_), row(document_start_));
+        valid += stream_.sample(i, row(tokens_), row(labels_), row(document_start_));
         if (++filled == sequences_) flush();
     }
     flush();

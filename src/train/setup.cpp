@@ -117,9 +117,9 @@ bool may_change(const std::string& key) {
 }  // namespace
 
 std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
-    static const std::vector<std::string> data_keys = {"training.dataset_path", "training.seq_len",
-                                                       "training.shuffle", "validation.enable",
-                                                       "validation.dataset_path"};
+    static const std::vector<std::string> data_keys = {
+        "training.dataset_path", "training.dataset_weights", "training.seq_len",          "training.shuffle",
+        "validation.enable",     "validation.dataset_path",  "validation.dataset_weights"};
     static const std::vector<std::string> schedule_keys = {"optimizer.lr",
                                                            "lr_scheduler.warmup_steps",
                                                            "lr_scheduler.total_steps",
@@ -132,7 +132,10 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
         for (const TomlEntry& entry : parse_toml(deck, "deck")) all[entry.key] = toml_text(entry.value);
         return all;
     };
-    const auto before = values(checkpoint_deck), now = values(deck_text(config));
+    // what an older deck does not say had its default
+    auto before = values(checkpoint_deck);
+    before.merge(values(deck_text(Config())));
+    const auto now = values(deck_text(config));
     const auto changed = [&](const std::vector<std::string>& keys) {
         std::vector<std::string> parts;
         const auto text = [](const auto& deck, const std::string& key) {

@@ -2,7 +2,7 @@
 // Prepares the next step's batch on a thread of its own while a step runs. Two buffers, made once.
 #pragma once
 
-#include "coeus/data/sampler.hpp"
+#include "coeus/data/blend.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -35,8 +35,8 @@ public:
             0;  ///< of the data stream: step k has samples [first + k G, first + (k + 1) G)
     };
 
-    /// The sampler must outlive it. Starts at once with the first step.
-    BatchLoader(const Sampler& sampler, const Options& options);
+    /// Its files must outlive it. Starts at once with the first step.
+    BatchLoader(SampleStream stream, const Options& options);
     ~BatchLoader();
     BatchLoader(const BatchLoader&) = delete;
     BatchLoader& operator=(const BatchLoader&) = delete;
@@ -52,7 +52,7 @@ private:
     void run();
     void fill(int64_t step, Buffer& buffer);
 
-    const Sampler* sampler_;
+    SampleStream stream_;
     Options options_;
     std::array<Buffer, 2> buffers_;  // step s uses buffer s % 2
     std::mutex mutex_;

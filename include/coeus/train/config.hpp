@@ -91,10 +91,13 @@ struct Config {
 
     struct Training {
         std::string dataset = "c4_test";
-        Words dataset_path;  ///< text, JSONL or token files
+        Words dataset_path;  ///< text, JSONL or token files; empty: where `dataset` was found
+        std::vector<double> dataset_weights;  ///< ours: of each path; empty: all text joined, by size
         int64_t local_batch_size = 8;
         int64_t global_batch_size = -1;  ///< -1: local_batch_size x data-parallel degree
         int64_t seq_len = 2048;
+        /// Batches counted in tokens; what they say is kept in local_batch_size and global_batch_size.
+        std::optional<int64_t> num_tokens_per_microbatch_per_dp_rank, num_tokens_per_train_step;
         double max_norm = 1.0;
         int64_t steps = 10000;
         bool enable_cpu_offload = false;
@@ -159,9 +162,10 @@ struct Config {
     struct Validation {
         bool enable = false;
         std::string dataset = "c4_validation";
-        Words dataset_path;            ///< empty: every 100th window of the training data is held out
-        int64_t local_batch_size = 8;  ///< training.local_batch_size where not given
-        int64_t seq_len = 2048;        ///< training.seq_len where not given
+        Words dataset_path;                   ///< empty: every 100th window of the training data is held out
+        std::vector<double> dataset_weights;  ///< ours: of each path; empty: by size
+        int64_t local_batch_size = 8;         ///< training.local_batch_size where not given
+        int64_t seq_len = 2048;               ///< training.seq_len where not given
         int64_t freq = 10;
         int64_t steps = -1;  ///< -1: the whole set
         bool enable_classifier_free_guidance = true;

@@ -14,21 +14,25 @@ namespace coeus {
 
 class TrainingData {
 public:
-    /// Opens token files as they are; text is tokenized once, by rank 0, into `cache_folder`. ConfigError: no
+    using Files = std::vector<std::unique_ptr<TokenFile>>;
+
+    /// Opens token files as they are; text is tokenized once, by rank 0, into `cache_folder`. With weights
+    /// each path is a source of a blend; without them all text is joined to one, and each token file is one,
+    /// weighted by its size. ConfigError: no
     /// data, data that is missing, damaged or too short, ids beyond the vocabulary, a tokenizer larger than
     /// it. Collective.
     TrainingData(const Config& config, int64_t vocab, const std::filesystem::path& cache_folder,
                  const Communicator& world, int threads);
 
-    const Sampler& training() const { return *training_; }
+    const SampleStream& training() const { return *training_; }
     /// Null where validation is off.
-    const Sampler* validation() const { return validation_ ? &*validation_ : nullptr; }
+    const SampleStream* validation() const { return validation_ ? &*validation_ : nullptr; }
     /// One line for the log.
     std::string summary() const;
 
 private:
-    std::unique_ptr<TokenFile> file_, validation_file_;
-    std::optional<Sampler> training_, validation_;
+    Files files_, validation_files_;
+    std::optional<SampleStream> training_, validation_;
 };
 
 }  // namespace coeus

@@ -183,7 +183,7 @@ WordCounts count_words(const Corpus& corpus, int threads) {
     Progress progress("counting words", corpus.bytes(), true);
     int64_t done = 0;
     std::vector<Counts> counts(static_cast<size_t>(threads));
-    const int64_t replaced = corpus.read([&](const std::vector<Passage>& passages) {
+    const CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {
         std::atomic<size_t> number = 0;
         struct Worker {
             Counter counter;
@@ -200,9 +200,7 @@ WordCounts count_words(const Corpus& corpus, int threads) {
             },
             [&](int64_t, int64_t bytes) { progress.update(done += bytes); });
     });
-    if (replaced > 0)
-        log::warn("{}: {} invalid bytes or sequences were replaced by U+FFFD: the text is not UTF-8",
-                  corpus.source(), with_commas(replaced));
+    if (const std::string warning = report.warning(); !warning.empty()) log::warn("{}", warning);
     Counts all;
     for (const Counts& part : counts)
         part.each([&](std::string_view word, int64_t count) { all[word] += count; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short names for the command line, and names of torchtitan's first generation (2024) with what they are
-// called today.
+// Short names for the command line; names of torchtitan's first generation (2024) and of its newest (2026,
+// configured in Python) with what they are called in its TOML decks.
 #include "option.hpp"
 
 namespace coeus::config {
@@ -51,6 +51,20 @@ const std::vector<Alias>& aliases() {
                              "parallelism.module_fqns_per_model_part says the contents of each stage",
                              Kind::retired});
         }
+        add_moved(table, "", "job.", {"dump_folder"});
+        add_moved(table, "", "model.", {"hf_assets_path"});
+        add_moved(table, "debug.", "job.", {"print_config", "save_config_file"});
+        add_moved(
+            table, "profiler.", "profiling.",
+            {"enable_profiling", "save_traces_folder", "profile_freq", "profiler_active", "profiler_warmup",
+             "profiler_repeat", "profiler_skip_first", "profiler_skip_first_wait", "enable_memory_snapshot",
+             "memory_snapshot_freq", "save_memory_snapshot_folder", "memory_snapshot_max_entries"});
+        add_moved(table, "validator.", "validation.",
+                  {"enable", "freq", "steps", "dataset", "dataset_path", "local_batch_size", "seq_len"});
+        table.push_back({"training.max_context_length", "training.seq_len"});
+        table.push_back({"compile.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"});
+        table.push_back({"activation_checkpoint.force_recompute_mm_shapes_by_fqns",
+                         "activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns"});
         add_moved(table, "float8.", "quantize.linear.float8.",
                   {"enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "recipe_name",
                    "filter_fqns", "emulate"});

@@ -4,6 +4,7 @@
 #include "check.hpp"
 
 #include "coeus/base/text.hpp"
+#include "datasets.hpp"
 #include "value.hpp"
 
 #include <fmt/format.h>
@@ -60,6 +61,20 @@ void check_model(const Config::Model& model) {
            model.ffn_hidden.value_or(0));
 }
 
+std::string counted(size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+void check_blend(const char* section, const Words& paths, const std::vector<double>& weights) {
+    for (const std::string& path : paths)
+        demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
+    TomlValue::List given;
+    for (const double weight : weights) given.push_back({weight});
+    demand(weights.empty() || weights.size() == paths.size(),
+           "{}.dataset_weights = {}: {} for {} in {}.dataset_path; give one weight for each path", section,
+           toml_text({given}), counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
+}
+
 void check_training(const Config& config) {
     const auto& training = config.training;
     check_micro_batch("training", training.local_batch_size, training.seq_len);
@@ -76,8 +91,7 @@ void check_training(const Config& config) {
         round_up(training.global_batch_size, training.local_batch_size));
     demand(training.dtype != "float64" || config.device != "cuda",
            "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
-    for (const std::string& path : training.dataset_path)
-        demand(!path.empty(), "training.dataset_path: has an empty path in it");
+    check_blend("training", training.dataset_path, training.dataset_weights);
 }
 
 void check_parallelism(const Config& config) {
@@ -129,8 +143,7 @@ void check_validation(const Config& config) {
            "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
            "training.seq_len = {}; or give validation.dataset_path",
            validation.seq_len, config.training.seq_len);
-    for (const std::string& path : validation.dataset_path)
-        demand(!path.empty(), "validation.dataset_path: has an empty path in it");
+    check_blend("validation", validation.dataset_path, validation.dataset_weights);
 }
 
 void check_profiling(const Config::Profiling& profiling) {
@@ -174,11 +187,13 @@ Words missing_for_a_run(const Config& config) {
                                         toml_text(*value), join(option.built, ", ")));
     }
     if (config.training.dataset_path.empty())
-        lines.push_back(
-            fmt::format("training.dataset_path: is not given (training.dataset = \"{}\" is only a name; "
-                        "Coeus downloads nothing); "
-                        "set it to a text or JSONL file, a folder of these, or a token file",
-                        config.training.dataset));
+        lines.push_back(fmt::format(
+            "training.dataset_path: is not given, and training.dataset = \"{}\" is not in {} "
+            "($COEUS_DATASETS names another folder); Coeus downloads nothing. Set "
+            "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of "
+            "these, or a token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` "
+            "makes of them",
+            config.training.dataset, dataset_folders()));
     return lines;
 }
 

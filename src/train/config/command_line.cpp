@@ -4,6 +4,7 @@
 // includes, and the environment: in each the first that says something wins.
 #include "check.hpp"
 #include "coeus/base/text.hpp"
+#include "datasets.hpp"
 #include "deck.hpp"
 
 #include <boost/program_options.hpp>
@@ -168,23 +169,95 @@ bool asks(const TomlValue& value) {
     return list == nullptr || !list->empty();
 }
 
+// What was given and does nothing; a default that a deck repeats is not worth a word.
+bool is_idle(const Option& option, const TomlValue& given, Config& config) {
+    Config plain;
+    if (option.status == Status::no_effect) return asks(given);
+    return option.status == Status::dormant && value_of(option, config) != value_of(option, plain);
+}
+
 // One notice per reason, naming all options it goes for.
-void add_no_effect_notices(const Settings& settings, Words& notices) {
+void add_no_effect_notices(const Settings& settings, Config& config, Words& notices) {
     std::vector<std::pair<std::string, Words>> reasons;
     for (const Option& option : options()) {
         const auto setting = settings.find(option.name);
-        if (option.status != Status::no_effect || setting == settings.end() || !asks(setting->second.value))
-            continue;
-        if (reasons.empty() || reasons.back().first != option.why) reasons.push_back({option.why, {}});
-        reasons.back().second.push_back(setting->second.name);
+        if (setting == settings.end() || !is_idle(option, setting->second.value, config)) continue;
+        const std::string why =
+            option.status == Status::dormant
+                ? fmt::format("used with {}, which is not built yet or not asked for", option.why)
+                : option.why;
+        const auto known =
+            std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == why; });
+        (known == reasons.end() ? reasons.emplace_back(why, Words()) : *known)
+            .second.push_back(setting->second.name);
     }
     for (const auto& [why, names] : reasons)
         notices.push_back(
             fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
 }
 
+// Options that are not built yet and keep nothing: each is refused where it asks for something.
+Words refused(const Settings& settings) {
+    Words lines;
+    for (const Option& option : options()) {
+        const auto setting = settings.find(option.name);
+        if (option.status == Status::not_built && option.slot == nullptr && setting != settings.end() &&
+            asks(setting->second.value))
+            lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting->second.name,
+                                        setting->second.text, option.why));
+    }
+    return lines;
+}
+
+// torchtitan's newest decks count a batch in tokens: [local, global]_batch_size = tokens / seq_len.
+void count_batches_in_sequences(const Settings& settings, Config& config) {
+    const auto convert = [&](const char* name, std::optional<int64_t>& tokens, const char* batch,
+                             int64_t& field) {
+        if (!tokens) return;
+        const int64_t count = *tokens, seq_len = config.training.seq_len;
+        tokens.reset();
+        if (settings.contains(batch))
+            throw ConfigError("{} = {}: says what {} says in sequences; leave one out", name, count, batch);
+        if (count > 0 && count % seq_len != 0)
+            throw ConfigError(
+                "{} = {}: must be a multiple of training.seq_len = {}; the nearest valid value is {}", name,
+                count, seq_len, std::max<int64_t>(1, (count + seq_len / 2) / seq_len) * seq_len);
+        field = count > 0 ? count / seq_len : count;
+    };
+    convert("training.num_tokens_per_microbatch_per_dp_rank",
+            config.training.num_tokens_per_microbatch_per_dp_rank, "training.local_batch_size",
+            config.training.local_batch_size);
+    convert("training.num_tokens_per_train_step", config.training.num_tokens_per_train_step,
+            "training.global_batch_size", config.training.global_batch_size);
+}
+
+// Data sets that are given by name. Validation data is looked for where the deck asks for it, or gives the
+// training data by name too; elsewhere its default name means nothing.
+void find_datasets(const Settings& settings, Config& config, Words& notices) {
+    const auto find = [&](const char* option, const std::string& name, Words& paths) {
+        paths = named_dataset(name);
+        if (paths.empty()) return false;
+        notices.push_back(
+            fmt::format("{} = \"{}\" is {}{}", option, name, paths[0],
+                        paths.size() == 1 ? "" : fmt::format(" and {} more", paths.size() - 1)));
+        return true;
+    };
+    auto& training = config.training;
+    auto& validation = config.validation;
+    const bool by_name = training.dataset_path.empty();
+    if (by_name) find("training.dataset", training.dataset, training.dataset_path);
+    const bool given = settings.contains("validation.dataset");
+    if (!validation.enable || !validation.dataset_path.empty() || !(by_name || given)) return;
+    if (!find("validation.dataset", validation.dataset, validation.dataset_path) && given)
+        notices.push_back(
+            fmt::format("validation.dataset = \"{}\" is not in {}: every 100th sequence of the "
+                        "training data is held out for validation",
+                        validation.dataset, dataset_folders()));
+}
+
 // Values that depend on others where they are not given, and old spellings of converters.
 void complete(const Settings& settings, Config& config) {
+    count_batches_in_sequences(settings, config);
     if (!settings.contains("validation.seq_len")) config.validation.seq_len = config.training.seq_len;
     if (!settings.contains("validation.local_batch_size"))
         config.validation.local_batch_size = config.training.local_batch_size;
@@ -226,9 +299,11 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
             assign(option, setting->second, config);
     config.job.config_file = deck;
     complete(settings, config);
-    add_no_effect_notices(settings, result.notices);
+    find_datasets(settings, config, result.notices);
+    add_no_effect_notices(settings, config, result.notices);
     check(config);
-    const Words missing = missing_for_a_run(config);
+    Words missing = missing_for_a_run(config);
+    for (const std::string& line : refused(settings)) missing.push_back(line);
     if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
     for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
     return result;

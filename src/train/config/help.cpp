@@ -20,6 +20,7 @@ const char* type_name(Type type) {
         case Type::real: return "number";
         case Type::text: return "text";
         case Type::integers: return "list of integers";
+        case Type::reals: return "list of numbers";
         case Type::words: return "list of texts";
         case Type::word_lists: return "list of lists of texts";
     }
@@ -51,7 +52,8 @@ std::string explanation(const Option& option) {
     switch (option.status) {
         case Status::works: return text;
         case Status::dormant: return text + fmt::format(" [used with {}; not built yet]", option.why);
-        case Status::not_built: return text + " [not built yet]";
+        case Status::not_built:
+            return text + (option.slot != nullptr ? " [not built yet]" : " [refused: not built yet]");
         case Status::no_effect: return text + fmt::format(" [no effect: {}]", option.why);
     }
     return text;

@@ -20,6 +20,7 @@ constexpr Type type_of() {
         return Type::integer;
     if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return Type::real;
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return Type::integers;
+    if constexpr (std::is_same_v<T, std::vector<double>>) return Type::reals;
     if constexpr (std::is_same_v<T, Words>) return Type::words;
     if constexpr (std::is_same_v<T, std::vector<Words>>) return Type::word_lists;
     return Type::text;
@@ -118,14 +119,26 @@ Option not_built(Field field, std::string what, std::string meaning) {
     return option_of(field, std::move(meaning), Status::not_built, std::move(what));
 }
 
-Option no_effect(std::string name, Type type, std::string why, std::string meaning) {
+namespace {
+
+Option without_field(std::string name, Type type, Status status, std::string why, std::string meaning) {
     Option option;
     option.name = std::move(name);
     option.type = type;
     option.meaning = std::move(meaning);
-    option.status = Status::no_effect;
+    option.status = status;
     option.why = std::move(why);
     return option;
+}
+
+}  // namespace
+
+Option not_built(std::string name, Type type, std::string what, std::string meaning) {
+    return without_field(std::move(name), type, Status::not_built, std::move(what), std::move(meaning));
+}
+
+Option no_effect(std::string name, Type type, std::string why, std::string meaning) {
+    return without_field(std::move(name), type, Status::no_effect, std::move(why), std::move(meaning));
 }
 
 const std::vector<Option>& options() {

@@ -16,15 +16,16 @@ namespace coeus::config {
 
 /// The field of a Config that an option sets. Optional fields may also be told "none".
 using Slot =
-    std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, Words*, std::vector<Words>*,
-                 std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*>;
+    std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, Words*,
+                 std::vector<Words>*, std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*>;
 
-enum class Type { boolean, integer, real, text, integers, words, word_lists };
+enum class Type { boolean, integer, real, text, integers, reals, words, word_lists };
 
 enum class Status {
     works,
     dormant,    ///< goes with something that is not built yet or not used: checked and kept, otherwise unused
-    not_built,  ///< only the default works; anything else is refused, in a dry run noticed
+    not_built,  ///< only the default works; anything else is refused, in a dry run noticed; without a field
+                ///< whatever is given
     no_effect,  ///< of torchtitan, without a meaning here: its type is checked, one notice says why
 };
 
@@ -49,7 +50,7 @@ struct Field {
 
 struct Option {
     std::string name;
-    Slot (*slot)(Config&) = nullptr;  ///< null: no_effect
+    Slot (*slot)(Config&) = nullptr;  ///< null: nothing is kept of it
     Type type = Type::text;
     std::string meaning;
     Status status = Status::works;
@@ -69,6 +70,7 @@ struct Option {
 Option works(Field field, std::string meaning);
 Option dormant(Field field, std::string with, std::string meaning);
 Option not_built(Field field, std::string what, std::string meaning);
+Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
 
 /// A name of an older torchtitan.

@@ -8,6 +8,8 @@ namespace coeus::config {
 namespace {
 
 constexpr const char* no_python = "Coeus is one program and loads no Python modules";
+constexpr const char* no_spmd = "Coeus has no distributed tensors whose types could be wrong";
+constexpr const char* no_skipping = "cycles of tracing begin at step 1 and go on to the end";
 constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
 constexpr const char* no_watchdog = "the watchdog over collectives is not built yet";
@@ -40,6 +42,14 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(debug.deterministic), "same bits for the same seed; always so in Coeus"),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",
                   "warn where an operation is not deterministic"),
+        no_effect("debug.detect_anomaly", Type::boolean,
+                  "loss and gradient norm of every step are checked for being finite",
+                  "PyTorch's search for gradients that are not finite"),
+        no_effect("debug.batch_invariant", Type::boolean, "torchtitan too refuses it in pre-training",
+                  "same bits for a sequence in any batch"),
+        no_effect("debug.spmd_typechecking", Type::boolean, no_spmd, "check types of distributed tensors"),
+        no_effect("debug.enable_structured_logging", Type::boolean, "metrics.jsonl has all figures",
+                  "a trace of each rank in JSON lines"),
         dormant(COEUS_FIELD(debug.moe_force_load_balance), "experts",
                 "assign experts round-robin, for measuring"),
 
@@ -59,10 +69,18 @@ std::vector<Option> job_options() {
             .obeys(at_least_1),
         tracing(COEUS_FIELD(profiling.profiler_active), "traced steps of each cycle"),
         tracing(COEUS_FIELD(profiling.profiler_warmup), "steps of each cycle that warm the tracer up"),
+        no_effect("profiling.profiler_repeat", Type::integer, no_skipping, "number of cycles"),
+        no_effect("profiling.profiler_skip_first", Type::integer, no_skipping,
+                  "steps before the first cycle"),
+        no_effect("profiling.profiler_skip_first_wait", Type::integer, no_skipping,
+                  "leave out the idle steps of the first cycle"),
         no_effect("profiling.enable_memory_snapshot", Type::boolean, planned_memory,
                   "dump the allocator's history"),
         no_effect("profiling.save_memory_snapshot_folder", Type::text, planned_memory,
                   "folder of the allocator's history"),
+        no_effect("profiling.memory_snapshot_freq", Type::integer, planned_memory, "steps between dumps"),
+        no_effect("profiling.memory_snapshot_max_entries", Type::integer, planned_memory,
+                  "events remembered"),
 
         works(COEUS_FIELD(metrics.log_freq), "log step 1 and every so many steps").obeys(at_least_1),
         works(COEUS_FIELD(metrics.enable_tensorboard), "write TensorBoard event files"),
@@ -79,6 +97,7 @@ std::vector<Option> job_options() {
 
 std::vector<Option> other_options() {
     return {
+        no_effect("override.imports", Type::words, no_python, "Python factories that replace components"),
         no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
                   "time-out of collectives until the first step is done"),
         no_effect("comm.train_timeout_seconds", Type::integer, no_watchdog,

@@ -6,6 +6,9 @@ namespace coeus::config {
 
 namespace {
 
+constexpr const char* own_loss =
+    "the loss is the cross entropy of the model's vocabulary, cut as suits the cache";
+
 Option override_of(Field field, const char* meaning, const Rule& rule) {
     return works(field, meaning).obeys(rule).defaults_to("the flavour's");
 }
@@ -32,6 +35,15 @@ std::vector<Option> model_options() {
                      "quantize.grouped_mm.mx", "float8", "mx"}),
         no_effect("model.print_after_conversion", Type::boolean, "the model is not rewritten by converters",
                   "print the converted model"),
+        no_effect("model.attn_backend", Type::text, "attention is one kernel, with or without document masks",
+                  "flex, flex_flash or varlen"),
+        no_effect("model.tp_gemm_backend", Type::text, "there is one kind of GEMM", "default or dist_gemm"),
+        no_effect("model.moe_comm_backend", Type::text, "tokens travel to experts through MPI",
+                  "standard, deepep, hybridep or minimal_async_ep"),
+        no_effect("model.non_blocking_capacity_factor", Type::real, "tokens travel to experts through MPI",
+                  "room for tokens of other ranks"),
+        not_built("model.num_mtp_layers", Type::integer, "multi-token prediction",
+                  "layers that predict further tokens"),
         override_of(COEUS_FIELD(model.dim), "width of the residual stream", at_least_1),
         override_of(COEUS_FIELD(model.n_layers), "number of blocks", at_least_1),
         override_of(COEUS_FIELD(model.n_heads), "query heads", at_least_1),
@@ -66,6 +78,10 @@ std::vector<Option> model_options() {
                   "there is one implementation, in one pass over the weights", "PyTorch's fused optimizer"),
         no_effect("optimizer.foreach", Type::boolean,
                   "there is one implementation, in one pass over the weights", "PyTorch's foreach optimizer"),
+        not_built("optimizer.param_groups", Type::words, "an optimizer of one's own for some parameters",
+                  "groups of parameters by pattern"),
+        not_built("optimizer.optimizer_factory_kwargs_by_name", Type::words,
+                  "an optimizer of one's own for some parameters", "options of each optimizer"),
         not_built(COEUS_FIELD(optimizer.early_step_in_backward),
                   "the optimizer step during the backward pass",
                   "update each weight as soon as its gradient is complete"),
@@ -82,6 +98,11 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(lr_scheduler.decay_type), "shape of the fall").one_of({"linear", "sqrt", "cosine"}),
         works(COEUS_FIELD(lr_scheduler.min_lr_factor), "the rate falls to this part of optimizer.lr")
             .obeys(fraction),
+
+        no_effect("loss.num_chunks", Type::integer, own_loss, "pieces in which the loss is computed"),
+        no_effect("loss.loss_fn", Type::text, own_loss, "what is computed in each piece"),
+        no_effect("loss.global_vocab_size", Type::integer, own_loss, "columns of the logits over all ranks"),
+        not_built("loss.mtp_scale", Type::real, "multi-token prediction", "weight of its losses"),
 
         dormant(COEUS_FIELD(encoder.t5_encoder), "model.name = \"flux\"", "T5 text encoder"),
         dormant(COEUS_FIELD(encoder.clip_encoder), "model.name = \"flux\"", "CLIP text encoder"),

@@ -7,6 +7,7 @@ namespace coeus::config {
 namespace {
 
 constexpr const char* compiled_ahead = "kernels are compiled when Coeus is built";
+constexpr const char* no_nvlink = "ranks of Coeus exchange weights through MPI";
 constexpr const char* pytorch_recompute = "it concerns PyTorch's recomputation";
 constexpr const char* no_mx = "MXFP8 is not a format of Coeus";
 
@@ -29,11 +30,18 @@ std::vector<Option> parallel_options() {
         dormant(COEUS_FIELD(parallelism.fsdp_reshard_after_forward), "sharded weights",
                 "give gathered weights back after the forward pass")
             .one_of({"default", "always", "never"}),
+        no_effect("parallelism.enable_fsdp_symm_mem", Type::boolean, no_nvlink,
+                  "gather weights through NVLink"),
+        no_effect("parallelism.spmd_backend", Type::text, "it concerns PyTorch's distributed tensors",
+                  "spmd_types or partial_dtensor"),
         not_built(COEUS_FIELD(parallelism.tensor_parallel_degree), "tensor parallelism",
                   "ranks that split each layer")
             .obeys(degree),
         dormant(COEUS_FIELD(parallelism.disable_loss_parallel), "parallelism.tensor_parallel_degree",
                 "do not split the loss over them"),
+        no_effect("parallelism.enable_sequence_parallel", Type::boolean,
+                  "tensor parallelism always splits norms and residuals along the sequence",
+                  "split them along the sequence"),
         dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "parallelism.tensor_parallel_degree",
                 "overlap their communication with GEMMs"),
         not_built(COEUS_FIELD(parallelism.pipeline_parallel_degree), "pipeline parallelism",
@@ -58,12 +66,16 @@ std::vector<Option> parallel_options() {
             .obeys(at_least_1),
         pipeline(COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap),
                  "DualPipeV: overlap the exchange of experts"),
+        no_effect("parallelism.num_pp_microbatches", Type::integer,
+                  "local_batch_size / pipeline_parallel_microbatch_size says it", "micro-batches of a step"),
         not_built(COEUS_FIELD(parallelism.context_parallel_degree), "context parallelism",
                   "ranks that split each sequence")
             .obeys(degree),
         dormant(COEUS_FIELD(parallelism.context_parallel_load_balancer),
                 "parallelism.context_parallel_degree", "which tokens a rank holds")
             .one_of({"headtail", "ptrr", "none"}),
+        no_effect("parallelism.context_parallel_ptrr_mask_key", Type::text,
+                  "ptrr balances by the document mask, which has no name here", "mask that ptrr balances by"),
         dormant(COEUS_FIELD(parallelism.context_parallel_rotate_method),
                 "parallelism.context_parallel_degree", "how keys and values travel")
             .one_of({"allgather", "alltoall"}),

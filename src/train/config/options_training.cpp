@@ -8,21 +8,35 @@ namespace {
 
 constexpr const char* always_ahead = "the next batch is always prepared while a step runs";
 constexpr const char* flux = "model.name = \"flux\"";
-constexpr const char* only_a_name = "only a name: Coeus downloads nothing, the data is dataset_path";
+constexpr const char* by_name =
+    "where there is no dataset_path: the name of a file or folder in $COEUS_DATASETS, ./datasets or "
+    "./tests/assets; nothing is downloaded";
+constexpr const char* weights_of_paths = "weight of each path, of any sum: the part of the samples it gives";
 
 }  // namespace
 
 std::vector<Option> training_options() {
     return {
-        works(COEUS_FIELD(training.dataset), only_a_name),
+        works(COEUS_FIELD(training.dataset), by_name),
         works(COEUS_FIELD(training.dataset_path),
-              "the data: a text or JSONL file, a folder of these, several of them, or a token file"),
+              "the data: text, JSON or JSONL files (also .gz, .zst), folders of these, token files"),
+        works(COEUS_FIELD(training.dataset_weights), weights_of_paths)
+            .obeys(positive)
+            .defaults_to("none: all text is joined, and token files count by their size"),
         works(COEUS_FIELD(training.local_batch_size), "sequences per rank at a time").obeys(at_least_1),
         works(COEUS_FIELD(training.global_batch_size),
               "sequences of a step over all ranks, summed in several local batches; -1: one local batch per "
               "rank")
             .obeys(all_or_some),
         works(COEUS_FIELD(training.seq_len), "tokens of a sequence").obeys(at_least_1),
+        works(COEUS_FIELD(training.num_tokens_per_microbatch_per_dp_rank),
+              "local_batch_size in tokens: a multiple of seq_len")
+            .obeys(at_least_1)
+            .defaults_to("local_batch_size x seq_len"),
+        works(COEUS_FIELD(training.num_tokens_per_train_step),
+              "global_batch_size in tokens: a multiple of seq_len; -1: one local batch per rank")
+            .obeys(all_or_some)
+            .defaults_to("global_batch_size x seq_len"),
         works(COEUS_FIELD(training.max_norm), "gradients are scaled down to this global norm; inf: never")
             .obeys(positive_or_infinite),
         works(COEUS_FIELD(training.steps), "optimizer steps of the run").obeys(at_least_1),
@@ -44,6 +58,8 @@ std::vector<Option> training_options() {
                   "steps between garbage collections"),
         no_effect("training.gc_debug", Type::boolean, "there is no garbage collector",
                   "debug garbage collection"),
+        no_effect("training.disable_cuda_graphs", Type::boolean, "Coeus captures no CUDA graphs",
+                  "launch kernels one by one"),
         no_effect("training.dataloader.num_workers", Type::integer, always_ahead, "processes that read data"),
         no_effect("training.dataloader.persistent_workers", Type::boolean, always_ahead,
                   "keep them between epochs"),
@@ -54,9 +70,12 @@ std::vector<Option> training_options() {
             .obeys(fraction),
 
         works(COEUS_FIELD(validation.enable), "measure the loss on data that is not trained on"),
-        works(COEUS_FIELD(validation.dataset), only_a_name),
+        works(COEUS_FIELD(validation.dataset), by_name),
         works(COEUS_FIELD(validation.dataset_path),
               "the data; none: every 100th sequence of training.dataset_path is held out"),
+        works(COEUS_FIELD(validation.dataset_weights), weights_of_paths)
+            .obeys(positive)
+            .defaults_to("none: by size"),
         works(COEUS_FIELD(validation.local_batch_size), "sequences per rank at a time")
             .obeys(at_least_1)
             .defaults_to("training.local_batch_size"),

@@ -53,6 +53,7 @@ const char* description(Type type) {
         case Type::real: return "a number";
         case Type::text: return "text in quotes";
         case Type::integers: return "whole numbers, such as [0, 1] or \"0,1\"";
+        case Type::reals: return "numbers, such as [0.7, 0.3] or \"0.7,0.3\"";
         case Type::words: return "a list of texts, such as [\"a\", \"b\"] or \"a,b\"";
         case Type::word_lists:
             return "a list of lists of texts, such as [[\"a\"], [\"b\", \"c\"]] or \"a;b,c\"";
@@ -132,7 +133,9 @@ TomlValue::List list_of(const Option& option, const Setting& setting, const Toml
     if (text == nullptr) reject_type(option, setting);
     TomlValue::List list;
     for (const std::string& part : split(*text, separator))
-        list.push_back(option.type == Type::integers ? value_of_word(Type::integer, part) : TomlValue{part});
+        list.push_back(option.type == Type::integers || option.type == Type::reals
+                           ? value_of_word(Type::real, part)
+                           : TomlValue{part});
     return list;
 }
 
@@ -142,6 +145,13 @@ void store(std::vector<int64_t>& field, const Option& option, const Setting& set
     if (value.as<int64_t>() != nullptr) return field.push_back(integer_of(option, setting, value));
     for (const TomlValue& element : list_of(option, setting, value, ','))
         field.push_back(integer_of(option, setting, element));
+}
+
+void store(std::vector<double>& field, const Option& option, const Setting& setting, const TomlValue& value) {
+    field.clear();
+    const bool one = value.as<int64_t>() != nullptr || value.as<double>() != nullptr;
+    for (const TomlValue& element : one ? TomlValue::List{value} : list_of(option, setting, value, ','))
+        store(field.emplace_back(), option, setting, element);
 }
 
 void store(Words& field, const Option& option, const Setting& setting, const TomlValue& value) {
@@ -174,6 +184,7 @@ void check_type(const Option& option, const Setting& setting) {
         case Type::real: return check(std::optional<double>());
         case Type::text: return check(std::string());
         case Type::integers: return check(std::vector<int64_t>());
+        case Type::reals: return check(std::vector<double>());
         case Type::words: return check(Words());
         case Type::word_lists: return check(std::vector<Words>());
     }

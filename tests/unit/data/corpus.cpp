@@ -16,7 +16,7 @@ namespace {
 // All documents in order; a passage inside a document continues it.
 Strings documents_of(const Corpus& corpus, int64_t* replaced = nullptr) {
     Strings all;
-    const int64_t count = corpus.read([&](const std::vector<Passage>& passages) {
+    const CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {
         for (const Passage& passage : passages) {
             if (passage.json_lines) {
                 each_json_text(passage, [&](std::string_view text) { all.emplace_back(text); });
@@ -26,7 +26,7 @@ Strings documents_of(const Corpus& corpus, int64_t* replaced = nullptr) {
             }
         }
     });
-    if (replaced) *replaced = count;
+    if (replaced) *replaced = report.replaced;
     return all;
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("corpus: bad input") {
     const std::string at = folder.path().string();
     std::filesystem::create_directories(folder / "none");
     write_file(folder / "empty.txt", "");
-    write_file(folder / "a.txt.gz", "x");
+    write_file(folder / "a.txt.bz2", "x");
     write_file(folder / "a.parquet", "x");
     write_file(folder / "binary.txt", std::string("a\0b", 3));
     write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 5}\n");
@@ -149,14 +149,176 @@ TEST_CASE("corpus: bad input") {
     CHECK(problem({folder / "absent.txt"}) == at + "/absent.txt: there is no such file");
     CHECK(problem({folder / "none"}) == at + "/none: no files in there");
     CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: empty, there is no text to read");
-    CHECK(problem({folder / "a.txt.gz"}) ==
-          at + "/a.txt.gz: compressed text (.gz) is not built yet; decompress it first");
+    CHECK(problem({folder / "a.txt.bz2"}) ==
+          at + "/a.txt.bz2: .bz2 cannot be read, only .gz and .zst can; unpack it first");
     CHECK(problem({folder / "a.parquet"}) ==
-          at + "/a.parquet: .parquet is no text; give plain text, JSON lines, or folders of these");
-    CHECK(problem({folder / "binary.txt"}) == at + "/binary.txt: contains NUL bytes, so it is no text");
+          at + "/a.parquet: .parquet is no text; give plain text, JSON lines, these as .gz or .zst, or "
+               "folders of these");
+    write_file(folder / "a.parquet.zst", "x");
+    CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet: .parquet is no text"));
+    CHECK(problem({folder / "binary.txt"}) ==
+          at + "/binary.txt: contains NUL bytes, so it is no text (or UTF-16 "
+               "without a mark: iconv -f UTF-16LE -t UTF-8)");
     CHECK(problem({folder / "bad.jsonl"}) == at + "/bad.jsonl: line 2: text must be a string, is 5");
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
           at + "/other.jsonl: line 1: the top level must be an object, is an array");
-    CHECK(problem({folder / "bad.json"}) == at + "/bad.json: [1].text is missing");
+    CHECK(problem({folder / "bad.json"}) == at + "/bad.json: [1]: text is missing");
+}
+
+TEST_CASE("corpus: compressed files, in several members, of all kinds") {
+    const TemporaryFolder folder;
+    write_file(folder / "a.txt", "plain é\n");
+    write_file(folder / "b.txt", "more\n");
+    write_file(folder / "c.json", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    write_file(folder / "d.json", "[{\"text\": \"three\"},\n {\"text\": \"four\"}]\n");
+    const Outcome packed = run_shell("cd " + folder.path().string() +
+                                     " && gzip -c a.txt > x.txt.gz && gzip -c b.txt >> x.txt.gz && "
+                                     "head -c 512 /dev/zero >> x.txt.gz && gzip -c c.json > c.json.gz && "
+                                     "gzip -c d.json > D.JSON.GZ");
+    REQUIRE(packed.exit_code == 0);
+    CHECK(documents_of(Corpus({folder / "x.txt.gz"})) == Strings{"plain é\nmore\n"});
+    CHECK(documents_of(Corpus({folder / "c.json.gz", folder / "D.JSON.GZ"})) ==
+          Strings{"one", "two", "three", "four"});
+}
+
+TEST_CASE("corpus: JSON arrays, however they are written") {
+    const TemporaryFolder folder;
+    const auto texts = [&](const std::string& json) {
+        write_file(folder / "a.json", json);
+        return documents_of(Corpus({folder / "a.json"}));
+    };
+    CHECK(texts("[]").empty());
+    CHECK(texts("[{\"text\":\"}]\\\"[,{\"}]") == Strings{"}]\"[,{"});
+    CHECK(texts("\n[\n  {\n    \"id\": [1, {\"a\": \"]\"}],\r\n    \"text\": \"a\\nb\"\n  }\n,\n{\"text\": "
+                "\"c\"}\n]\n\n") == Strings{"a\nb", "c"});
+    const auto wrong = [&](const std::string& json) {
+        write_file(folder / "a.json", json);
+        const std::string message = problem({folder / "a.json"}), place = (folder / "a.json").string() + ": ";
+        return message.starts_with(place) ? message.substr(place.size()) : message;
+    };
+    CHECK(wrong("[") == "not valid JSON: the array ends inside or behind [0] without a ]");
+    CHECK(wrong("[{\"text\": \"a\"}") == "not valid JSON: the array ends inside or behind [0] without a ]");
+    CHECK(wrong("[{\"text\": \"a\"}, {\"text\": ") ==
+          "not valid JSON: the array ends inside or behind [1] without a ]");
+    CHECK(wrong("[{\"text\": \"a\"} {\"text\": \"b\"}]") ==
+          "not valid JSON: there must be one comma before [1]");
+    CHECK(wrong("[{\"text\": \"a\"},]") == "not valid JSON: there must be one comma before [1]");
+    CHECK(wrong("[,{\"text\": \"a\"}]") == "not valid JSON: there must be nothing before [0]");
+    CHECK(wrong("[{\"text\": \"a\"}] x") == "not valid JSON: there is more behind the array");
+    CHECK(wrong("[{\"text\": \"a\"}, 5]") == "[1]: the top level must be an object, is 5");
+    CHECK_THAT(wrong("[{\"text\": \"a\"}, {\"text\" \"b\"}]"), Contains("[1]: not valid JSON"));
+}
+
+TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on behind any of them") {
+    const TemporaryFolder folder;
+    std::string words, json, array = "[\n";
+    Strings texts;
+    for (int i = 0; words.size() < (5 << 20); ++i) words += "Line " + std::to_string(i) + " é\xff of\nit ";
+    for (int i = 0; json.size() < (5 << 20); ++i) {
+        texts.push_back("document " + std::to_string(i) + std::string(1000, 'y'));
+        json += "{\"text\": \"" + texts.back() + "\"}\n";
+        array += (i ? ",\n" : "") + std::string("{\"text\":\n \"") + texts.back() + "\"}";
+    }
+    write_file(folder / "a.txt", words);
+    write_file(folder / "b.jsonl", json);
+    write_file(folder / "c.json", array + "]");
+    write_file(folder / "d.txt", "the end");
+    const Corpus corpus({folder.path()});
+    const Strings all = documents_of(corpus);
+    REQUIRE(all.size() == 2 * texts.size() + 2);
+    CHECK((all[texts.size()] == texts.back()));
+    struct Seen {
+        std::string text;  // of all passages, in order
+        CorpusPosition next;
+        CorpusReport report;
+    };
+    const auto read = [&](const Corpus::Options& options) {
+        std::vector<Seen> blocks(1);
+        const CorpusReport report = corpus.read_blocks(
+            [&](const Corpus::Block& block) {
+                blocks.back().next = block.next;
+                blocks.back().report = block.report;
+                for (const Passage& passage : block.passages) blocks.back().text += passage.text();
+                blocks.emplace_back();
+            },
+            options);
+        blocks.back().report = report;
+        return blocks;
+    };
+    const auto whole = read({});
+    REQUIRE(whole.size() == 2);
+    const auto blocks = read({.block_bytes = 1});
+    REQUIRE(blocks.size() > 10);
+    CHECK(blocks.back().report.replaced == whole.back().report.replaced);
+    CHECK(blocks.back().report.replaced > 100000);
+    CHECK(blocks.back().report.text_bytes == whole.back().report.text_bytes);
+    // from the end of each block on, what is left
+    for (size_t b = 0; b + 1 < blocks.size(); b += 2) {
+        std::string before, after;
+        for (size_t i = 0; i <= b; ++i) before += blocks[i].text;
+        const auto rest = read({.from = blocks[b].next, .report = blocks[b].report});
+        for (const Seen& block : rest) after += block.text;
+        CHECK((before + after == whole[0].text));
+        CHECK(rest.back().report.replaced == whole.back().report.replaced);
+        CHECK(rest.back().report.text_bytes == whole.back().report.text_bytes);
+    }
+    // numbers of lines and elements are right behind a block's end too
+    write_file(folder / "b.jsonl", json + "{}\n");
+    CHECK_THROWS_WITH(corpus.read_blocks(
+                          [](const Corpus::Block& block) {
+                              for (const Passage& passage : block.passages)
+                                  if (passage.json_lines) each_json_text(passage, [](std::string_view) {});
+                          },
+                          {.block_bytes = 1}),
+                      Contains("b.jsonl: line " + std::to_string(texts.size() + 1) + ": text is missing"));
+    write_file(folder / "b.jsonl", json);
+    write_file(folder / "c.json", array + ", {}]");
+    CHECK_THROWS_WITH(documents_of(corpus),
+                      Contains("c.json: [" + std::to_string(texts.size()) + "]: text is missing"));
+}
+
+TEST_CASE("corpus: whole documents where they are asked for") {
+    const TemporaryFolder folder;
+    std::string words;
+    while (words.size() < (4 << 20)) words += "some words\n";
+    write_file(folder / "a.txt", words);
+    int blocks = 0;
+    Corpus({folder / "a.txt"})
+        .read_blocks(
+            [&](const Corpus::Block& block) {
+                ++blocks;
+                for (const Passage& passage : block.passages) CHECK(passage.document.size() == words.size());
+            },
+            {.block_bytes = 1 << 20, .whole_documents = true});
+    CHECK(blocks == 1);
+}
+
+TEST_CASE("corpus: other encodings") {
+    const TemporaryFolder folder;
+    using namespace std::string_literals;
+    const std::string at = folder.path().string();
+    write_file(folder / "a.txt", "\xFF\xFE"s + "h\0i\0"s);
+    write_file(folder / "b.txt", "\xFE\xFF"s + "\0h\0i"s);
+    write_file(folder / "c.txt", "\xFF\xFE\0\0h\0\0\0"s);
+    CHECK(problem({folder / "a.txt"}) ==
+          at + "/a.txt: is UTF-16, as its byte order mark says; convert it with iconv -f UTF-16 -t UTF-8");
+    CHECK_THAT(problem({folder / "b.txt"}), Contains("b.txt: is UTF-16"));
+    CHECK_THAT(problem({folder / "c.txt"}), Contains("c.txt: is UTF-32"));
+    const auto warning = [&](const std::vector<std::filesystem::path>& inputs) {
+        return Corpus(inputs).read([](const std::vector<Passage>&) {}).warning();
+    };
+    write_file(folder / "latin.txt", "caf\xe9, na\xefve, 5 \x80");
+    write_file(folder / "utf8.txt", "café");
+    write_file(folder / "mixed.txt", "café caf\xe9");
+    CHECK(warning({folder / "utf8.txt"}).empty());
+    CHECK(warning({folder / "latin.txt"}) ==
+          "3 invalid bytes or sequences became U+FFFD: " + at +
+              "/latin.txt is not UTF-8; it looks like Latin-1 or Windows-1252: convert it with iconv -f "
+              "WINDOWS-1252 -t UTF-8");
+    CHECK(warning({folder / "mixed.txt"}) ==
+          "1 invalid bytes or sequences became U+FFFD: " + at + "/mixed.txt is not UTF-8");
+    CHECK_THAT(warning({folder / "mixed.txt", folder / "utf8.txt", folder / "latin.txt"}),
+               Contains("4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8, most of all " +
+                        at + "/latin.txt (3); it looks like Latin-1"));
 }

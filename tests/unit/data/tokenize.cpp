@@ -10,6 +10,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -51,6 +59,28 @@ std::vector<int32_t> tokens_of(const TokenFile& file) {
     return all;
 }
 
+// Tokenizes in a process that the system kills as a file of it grows beyond `bytes`.
+int signal_of_run(const Corpus& corpus, const std::filesystem::path& output, rlim_t bytes,
+                  const TokenizeOptions& options) {
+    const pid_t child = fork();
+    require(child >= 0, "fork");
+    if (child == 0) {
+        const rlimit limit{bytes, bytes}, no_core{0, 0};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGXFSZ, SIG_DFL);
+        tokenize(corpus, Tokenizer(trained().path()), output, options);
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+int count_files(const std::filesystem::path& folder) {
+    return int(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
 std::vector<int32_t> document(const Tokenizer& tokenizer, const std::string& text) {
     std::vector<int32_t> ids = tokenizer.encode(text);
     ids.insert(ids.begin(), *tokenizer.bos_id());
@@ -66,7 +96,8 @@ TEST_CASE("tokenize: documents between BOS and EOS, in order") {
     write_file(folder / "a.txt", "the cat");
     write_file(folder / "b.jsonl", "{\"text\": \"one dog\"}\n{\"text\": \"\"}\n{\"text\": \"two\\nlogs\"}\n");
     const auto output = folder / "new" / "tokens.h5";
-    const Tokenized done = tokenize(Corpus({folder / "a.txt", folder / "b.jsonl"}), tokenizer, output, 2);
+    const Tokenized done =
+        tokenize(Corpus({folder / "a.txt", folder / "b.jsonl"}), tokenizer, output, {.threads = 2});
     TokenFile file(output);
     std::vector<int32_t> expected;
     std::vector<int64_t> begins;
@@ -100,7 +131,7 @@ TEST_CASE("tokenize: once for the same text and tokenizer") {
     const Tokenizer tokenizer(trained().path());
     write_file(folder / "a.txt", "the cat");
     const auto output = folder / "tokens.h5";
-    const auto run = [&] { return tokenize(Corpus({folder / "a.txt"}), tokenizer, output, 1); };
+    const auto run = [&] { return tokenize(Corpus({folder / "a.txt"}), tokenizer, output, {.threads = 1}); };
     CHECK_FALSE(run().up_to_date);
     const std::string first = read_file(output);
     const Tokenized again = run();
@@ -140,7 +171,7 @@ TEST_CASE("tokenize: a large text gives the tokens of the whole, however it is c
         for (const int threads : {1, 3}) {
             const auto output = folder / ("tokens" + std::to_string(threads) + ".h5");
             std::filesystem::remove(output);
-            tokenize(corpus, tokenizer, output, threads);
+            tokenize(corpus, tokenizer, output, {.threads = threads});
             CHECK((tokens_of(TokenFile(output)) == expected));
         }
         CHECK((read_file(folder / "tokens1.h5") == read_file(folder / "tokens3.h5")));
@@ -156,7 +187,7 @@ TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
     write_json(json, folder / "tokenizer.json");
     write_file(folder / "a.txt", "the<far>cat");
     const Tokenizer tokenizer(folder.path());
-    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 1);
+    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", {.threads = 1});
     TokenFile file(folder / "tokens.h5");
     CHECK(file.max_token() == 70000);
     CHECK(tokens_of(file) == tokenizer.encode("the<far>cat"));  // no tokenizer_config.json: no BOS, no EOS
@@ -175,7 +206,7 @@ TEST_CASE("tokenize: an expression that looks back is not cut, and gives the sam
     write_file(folder / "a.txt", words);
     const Tokenizer tokenizer(folder.path());
     REQUIRE_FALSE(tokenizer.can_encode_parts());
-    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 2);
+    tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", {.threads = 2});
     CHECK((tokens_of(TokenFile(folder / "tokens.h5")) == tokenizer.encode(words)));
 }
 
@@ -185,20 +216,118 @@ TEST_CASE("tokenize: bad input") {
     write_file(folder / "a.txt", "the cat");
     write_file(folder / "none.jsonl", "\n  \n{\"text\": \"\"}\n");
     const Corpus corpus({folder / "a.txt"});
-    CHECK_THROWS_WITH(tokenize(Corpus({folder / "none.jsonl"}), tokenizer, folder / "x.h5", 1),
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "none.jsonl"}), tokenizer, folder / "x.h5", {.threads = 1}),
                       "none.jsonl: there is no text in it");
-    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt", 1),
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt", {.threads = 1}),
                       (folder / "a.txt").string() +
                           " is in the way: it exists and is no token file; choose another name or remove it");
     make_hdf5(folder / "other.h5", [](hdf5::File& file) { file.create_group("model"); });
-    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "other.h5", 1),
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "other.h5", {.threads = 1}),
                       Contains("is in the way: it is an HDF5 file but no token file"));
-    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt" / "x.h5", 1),
+    CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt" / "x.h5", {.threads = 1}),
                       Contains("cannot make this folder"));
     write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
-    CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", 2),
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
                       Contains("bad.jsonl: line 2: text is missing"));
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
         CHECK(entry.path().extension() != ".part");
+}
+
+TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
+    const TemporaryFolder folder, texts;
+    std::string words, json;
+    for (int i = 0; words.size() < (5 << 20); ++i)
+        words += i % 50 ? "the cat sat on the mat " : "the dog\xff\n";
+    for (int i = 0; json.size() < (4 << 20); ++i)
+        json += "{\"text\": \"the log " + std::to_string(i) + " of the dog\"}\n";
+    write_file(texts / "a.txt", words);
+    write_file(texts / "b.jsonl", json);
+    REQUIRE(run_shell("gzip -c " + (texts / "b.jsonl").string() + " > " + (texts / "c.jsonl.gz").string())
+                .exit_code == 0);
+    const Corpus corpus({texts.path()});
+    const Tokenizer tokenizer(trained().path());
+    const Tokenized whole = tokenize(corpus, tokenizer, folder / "whole.h5", {.threads = 2});
+    CHECK(whole.resumed_tokens == 0);
+    CHECK(whole.text_bytes == int64_t(words.size() + 2 * json.size()) +
+                                  2 * int64_t(std::count(words.begin(), words.end(), '\xff')));
+
+    const auto output = folder / "new" / "tokens.h5";
+    const TokenizeOptions options = {.threads = 2, .block_bytes = 1, .save_seconds = 0};
+    int64_t resumed = 0;
+    for (const rlim_t bytes :
+         {rlim_t(whole.tokens / 3), rlim_t(whole.tokens), rlim_t(whole.tokens * 19 / 10)}) {
+        CHECK(signal_of_run(corpus, output, bytes, options) == SIGXFSZ);
+        CHECK_FALSE(std::filesystem::exists(output));
+        CHECK(std::filesystem::exists(output.string() + ".resume.json"));
+    }
+    const Tokenized done = tokenize(corpus, tokenizer, output, options);
+    resumed = done.resumed_tokens;
+    CHECK(resumed > whole.tokens * 2 / 3);
+    CHECK(resumed < whole.tokens);
+    CHECK(done.tokens == whole.tokens);
+    CHECK(done.documents == whole.documents);
+    CHECK(done.text_bytes == whole.text_bytes);
+    CHECK((read_file(output) == read_file(folder / "whole.h5")));
+    CHECK(count_files(folder / "new") == 1);
+
+    // what was left by a run over another text, or is damaged, is not used
+    std::filesystem::remove(output);
+    CHECK(signal_of_run(corpus, output, rlim_t(whole.tokens), options) == SIGXFSZ);
+    SECTION("another text") {
+        write_file(texts / "a.txt", "the dog");
+        const Tokenized other = tokenize(Corpus({texts / "a.txt"}), tokenizer, output, options);
+        CHECK(other.resumed_tokens == 0);
+        CHECK(tokens_of(TokenFile(output)) == document(tokenizer, "the dog"));
+    }
+    SECTION("a damaged record") {
+        write_file(output.string() + ".resume.json", "{\"content\": ");
+        CHECK(tokenize(corpus, tokenizer, output, options).resumed_tokens == 0);
+        CHECK((read_file(output) == read_file(folder / "whole.h5")));
+    }
+    SECTION("a file that lost its end") {
+        std::filesystem::resize_file(output.string() + ".tokens.part", 1000);
+        CHECK(tokenize(corpus, tokenizer, output, options).resumed_tokens == 0);
+        CHECK((read_file(output) == read_file(folder / "whole.h5")));
+    }
+    CHECK(count_files(folder / "new") == 1);
+}
+
+TEST_CASE("tokenize: two runs that make the same file wait for each other") {
+    const TemporaryFolder folder;
+    std::string words;
+    while (words.size() < (3 << 20)) words += "the cat sat on the mat\n";
+    write_file(folder / "a.txt", words);
+    const Corpus corpus({folder / "a.txt"});
+    const Tokenizer tokenizer(trained().path());
+    std::atomic<int> made = 0;
+    {
+        std::vector<std::jthread> runs;
+        for (int i = 0; i < 3; ++i)
+            runs.emplace_back([&] {
+                if (!tokenize(corpus, tokenizer, folder / "out" / "x.h5", {.threads = 1}).up_to_date) ++made;
+            });
+    }
+    CHECK(made == 1);
+    CHECK(count_files(folder / "out") == 1);
+}
+
+TEST_CASE("tokenize: compressed text gives the same tokens") {
+    const TemporaryFolder folder;
+    std::string words;
+    for (int i = 0; words.size() < (4 << 20); ++i)
+        words += "the cat " + std::to_string(i) + " é sat\nthe dog";
+    write_file(folder / "a.txt", words);
+    REQUIRE(run_shell("gzip -k " + (folder / "a.txt").string()).exit_code == 0);
+    const Tokenizer tokenizer(trained().path());
+    for (const char* name : {"a.txt", "a.txt.gz"})
+        tokenize(Corpus({folder / name}), tokenizer, folder / (std::string(name) + ".h5"),
+                 {.threads = 2, .block_bytes = 1 << 20});
+    CHECK((tokens_of(TokenFile(folder / "a.txt.h5")) == tokens_of(TokenFile(folder / "a.txt.gz.h5"))));
+    CHECK((tokens_of(TokenFile(folder / "a.txt.h5")) == document(tokenizer, words)));
+    const std::string packed = read_file(folder / "a.txt.gz");
+    write_file(folder / "a.txt.gz", packed.substr(0, packed.size() / 2));
+    CHECK_THROWS_WITH(tokenize(Corpus({folder / "a.txt.gz"}), tokenizer, folder / "out" / "x.h5"),
+                      Contains("a.txt.gz is truncated: its gzip data ends in the middle"));
+    CHECK(count_files(folder / "out") == 0);
 }

@@ -304,8 +304,10 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK(error_of({"--parallelism.tensor_parallel_degree=1", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(
         parse_command_line({}),
-        "training.dataset_path: is not given (training.dataset = \"c4_test\" is only a name; Coeus "
-        "downloads nothing); set it to a text or JSONL file, a folder of these, or a token file");
+        "training.dataset_path: is not given, and training.dataset = \"c4_test\" is not in ./datasets, "
+        "./tests/assets ($COEUS_DATASETS names another folder); Coeus downloads nothing. Set "
+        "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of these, or a "
+        "token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` makes of them");
 
     const CommandLine dry = parsed({"--dry_run", "--parallelism.tensor_parallel_degree=8"});
     CHECK(dry.config.parallelism.tensor_parallel_degree == 8);

@@ -2,6 +2,7 @@
 // Decks: stacking, places in messages, round trips, the decks of the repository and those of torchtitan.
 #include "coeus/base/error.hpp"
 #include "coeus/train/config.hpp"
+#include "coeus/train/setup.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -46,9 +47,9 @@ std::vector<Listed> listed_options() {
         if (line.starts_with("## ")) section = line[3] == '[' ? line.substr(4, line.size() - 5) + "." : "";
         if (!line.starts_with("| `")) continue;
         const size_t name_end = line.find("` | "), type_end = line.find(" | ", name_end + 4);
-        options.push_back({section + line.substr(3, name_end - 3),
-                           line.substr(name_end + 4, type_end - name_end - 4),
-                           line.find("[no effect: ") == std::string::npos});
+        options.push_back(
+            {section + line.substr(3, name_end - 3), line.substr(name_end + 4, type_end - name_end - 4),
+             line.find("[no effect: ") == std::string::npos && line.find("[refused: ") == std::string::npos});
     }
     return options;
 }
@@ -150,6 +151,8 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         {"checkpoint.initial_load_in_hf_quantized",
          "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
+        {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
+        {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},
     };
     const std::vector<Listed> options = listed_options();
     REQUIRE(options.size() > 160);
@@ -161,6 +164,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         if (option.type == "integer") candidates = {"4", "2", "16"};
         if (option.type == "number") candidates = {"0.1234567890123456789", "0.25"};
         if (option.type == "list of integers") candidates = {"[3, 1]"};
+        if (option.type == "list of numbers") candidates = {"[3, 0.1]"};
         if (option.type == "list of texts")
             candidates = {"[\"a,b\", \"c\"]", "[\"optimizer\"]", "[\"quantize.linear.float8\"]"};
         if (option.type == "list of lists of texts") candidates = {"[[\"a\"], [], [\"b,c\", \"d\"]]"};
@@ -201,7 +205,8 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         }
         const bool fixed = option.name == "training.mixed_precision_reduce" ||
                            option.name == "parallelism.expert_tensor_parallel_degree" ||
-                           option.name == "job.config_file";
+                           option.name == "job.config_file" ||
+                           option.name.starts_with("training.num_tokens_per_");  // kept as batch sizes
         CHECK(changed == (option.has_field && !fixed));
         with_a_field += option.has_field;
     }
@@ -284,4 +289,154 @@ TEST_CASE("The decks of torchtitan, of both generations, are accepted as they ar
     CHECK(old.parallelism.enable_async_tensor_parallel);
     CHECK(old.model.converters == Words{"quantize.linear.float8"});
     CHECK(old.quantize.linear.float8.enable_fsdp_float8_all_gather);
+}
+
+namespace {
+
+// What `coeus train DECK --dry_run --ranks N` ends with: "" where all is well.
+std::string dry_run_error(const fs::path& deck, int ranks) {
+    try {
+        dry_run(parse_command_line({deck.string(), "--dry_run", "--ranks=" + std::to_string(ranks)}), 1);
+        return "";
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("The decks of torchtitan pass a dry run at the ranks they were made for") {
+    const fs::path folder = test::shared("decks");
+    if (folder.empty()) return;
+    // as their comments say; debug models: run_train.sh starts 8
+    const std::map<std::string, int> ranks_of = {
+        {"torchtitan-2024/debug_model.toml", 8},
+        {"torchtitan-2024/llama2_7b.toml", 8},
+        {"torchtitan-2024/llama2_13b.toml", 64},
+        {"torchtitan-2024/llama2_70b.toml", 64},
+        {"torchtitan-2024/llama3_8b.toml", 64},
+        {"torchtitan-2024/llama3_70b.toml", 64},
+        {"torchtitan-2024/llama3_405b.toml", 128},
+        {"torchtitan-toml/llama3__debug_model.toml", 8},
+        {"torchtitan-toml/llama3_ft__debug_model.toml", 8},
+        {"torchtitan-toml/llama3__llama3_8b.toml", 64},
+        {"torchtitan-toml/llama3__llama3_70b.toml", 64},
+        {"torchtitan-toml/llama3__llama3_405b.toml", 128},
+        {"torchtitan-toml/deepseek_v3__debug_model.toml", 8},
+        {"torchtitan-toml/deepseek_v3__deepseek_v3_16b.toml", 64},
+        {"torchtitan-toml/deepseek_v3__deepseek_v3_671b.toml", 512},
+        {"torchtitan-toml/flux__debug_model.toml", 8},
+        {"torchtitan-toml/flux__flux_dev_model.toml", 8},
+        {"torchtitan-toml/flux__flux_schnell_model.toml", 8},
+        {"torchtitan-toml/gpt_oss__debug_model.toml", 8},
+        {"torchtitan-toml/llama4__debug_model.toml", 8},
+        {"torchtitan-toml/llama4__llama4_17bx16e.toml", 64},
+        {"torchtitan-toml/llama4__llama4_17bx128e.toml", 256},
+        {"torchtitan-toml/qwen3__qwen3_0.6b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_1.7b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_32b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_moe_debug.toml", 8},
+    };
+    for (const fs::path& deck : decks_under(folder)) {
+        INFO(deck);
+        const auto known = ranks_of.find(deck.lexically_relative(folder).string());
+        REQUIRE(known != ranks_of.end());
+        const std::string error = dry_run_error(deck, known->second);
+        if (error.empty()) continue;
+        // a model that is not built yet, by its name
+        const std::string name = parse_command_line({deck.string(), "--dry_run"}).config.model.name;
+        CHECK(error.starts_with("model.name = \"" + name + "\": this model is not built yet"));
+    }
+    // every Llama is built
+    for (const auto& [name, ranks] : ranks_of)
+        if (name.find("llama2_") != std::string::npos || name.find("llama3_") != std::string::npos)
+            CHECK(dry_run_error(folder / name, ranks) == "");
+    // and at other numbers of ranks a deck that does not fit says so
+    CHECK_THAT(dry_run_error(folder / "torchtitan-toml/llama3__llama3_70b.toml", 12), Contains("12"));
+}
+
+TEST_CASE("The decks under inputs pass a dry run at the ranks they name") {
+    const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
+    const std::map<std::string, int> ranks_of = {
+        {"llama3_debug.toml", 1},     {"llama3_workstation.toml", 1}, {"llama3_node.toml", 8},
+        {"llama3_blend.toml", 1},     {"base/llama2_7b.toml", 8},     {"base/llama2_13b.toml", 64},
+        {"base/llama2_70b.toml", 64}, {"base/llama3_1b.toml", 8},     {"base/llama3_3b.toml", 8},
+        {"base/llama3_8b.toml", 64},  {"base/llama3_70b.toml", 64},   {"base/llama3_405b.toml", 128},
+    };
+    for (const fs::path& deck : decks_under(inputs)) {
+        INFO(deck);
+        const auto known = ranks_of.find(deck.lexically_relative(inputs).string());
+        REQUIRE(known != ranks_of.end());
+        CHECK(dry_run_error(deck, known->second) == "");
+    }
+}
+
+TEST_CASE("Weights of a blend: one for each path, greater than 0") {
+    const auto error = [](std::vector<std::string> arguments) -> std::string {
+        try {
+            parse_command_line(arguments);
+        } catch (const ConfigError& wrong) {
+            return wrong.what();
+        }
+        return "no error";
+    };
+    const std::string two = "--training.dataset_path=a,b";
+    CHECK(error({two, "--training.dataset_weights=0.7,0.3"}) == "no error");
+    CHECK(error({two, "--training.dataset_weights=0.7"}) ==
+          "training.dataset_weights = [0.7]: 1 weight for 2 paths in training.dataset_path; give one weight "
+          "for "
+          "each path");
+    CHECK(error({"--training.dataset_path=a", "--training.dataset_weights=1,2"}) ==
+          "training.dataset_weights = [1.0, 2.0]: 2 weights for 1 path in training.dataset_path; give one "
+          "weight "
+          "for each path");
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,0"}),
+               Contains("training.dataset_weights = 0.7,0: must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,-1"}), Contains("must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,nan"}), Contains("must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,half"}),
+               Contains("must be numbers, such as [0.7, 0.3] or \"0.7,0.3\""));
+    CHECK_THAT(error({two, "--validation.dataset_weights=1"}),
+               Contains("validation.dataset_weights = [1.0]: 1 weight for 0 paths"));
+    CHECK(parse_command_line({two, "--training.dataset_weights=2,0.5"}).config.training.dataset_weights ==
+          std::vector<double>{2, 0.5});
+}
+
+TEST_CASE("Data sets by name are found in a few folders, or not at all") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "mine.jsonl.gz", "x");
+    test::write_file(folder / "c4_test/data.json", "x");
+    for (const char* name : {"c4-train.00001-of-00002.json.gz", "c4-train.00000-of-00002.json.gz",
+                             "c4-validation.00000-of-00001.json.gz"})
+        test::write_file(folder / ("c4/en/" + std::string(name)), "x");
+    const std::string at = folder.path().string();
+    setenv("COEUS_DATASETS", at.c_str(), 1);
+    const auto parse = [](std::vector<std::string> arguments) { return parse_command_line(arguments); };
+    const CommandLine usual = parse({});
+    CHECK(usual.config.training.dataset_path == Words{at + "/c4_test"});
+    CHECK(usual.notices == Words{"training.dataset = \"c4_test\" is " + at + "/c4_test"});
+    CHECK(parse({"--training.dataset=mine"}).config.training.dataset_path == Words{at + "/mine.jsonl.gz"});
+    const CommandLine c4 = parse({"--training.dataset=c4", "--validation.enable"});
+    CHECK(c4.config.training.dataset_path == Words{at + "/c4/en/c4-train.00000-of-00002.json.gz",
+                                                   at + "/c4/en/c4-train.00001-of-00002.json.gz"});
+    CHECK(c4.config.validation.dataset_path == Words{at + "/c4/en/c4-validation.00000-of-00001.json.gz"});
+    CHECK_THAT(c4.notices.at(0), Contains("00000-of-00002.json.gz and 1 more"));
+    // a path goes before a name, and then the validation's default name means nothing
+    const CommandLine path = parse({"--training.dataset_path=y", "--validation.enable"});
+    CHECK(path.config.training.dataset_path == Words{"y"});
+    CHECK(path.config.validation.dataset_path.empty());
+    CHECK(path.notices.empty());
+    CHECK(parse({"--training.dataset_path=y", "--validation.enable", "--validation.dataset=c4_test"})
+              .config.validation.dataset_path == Words{at + "/c4_test"});
+    const CommandLine held_out =
+        parse({"--training.dataset_path=y", "--validation.enable", "--validation.dataset=gone"});
+    CHECK(held_out.config.validation.dataset_path.empty());
+    CHECK(held_out.notices ==
+          Words{"validation.dataset = \"gone\" is not in " + at +
+                ", ./datasets, ./tests/assets: every 100th sequence of the training data is "
+                "held out for validation"});
+    CHECK_THROWS_WITH(parse({"--training.dataset=gone"}),
+                      Contains("training.dataset = \"gone\" is not in " + at + ", ./datasets"));
+    unsetenv("COEUS_DATASETS");
+    CHECK_THROWS_AS(parse({"--training.dataset=mine"}), ConfigError);
 }

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "block_reader.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/json.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+constexpr size_t passage_bytes = 1 << 20;
+constexpr size_t look_ahead = 1 << 20;   // of a cut plain text: what a piece may reach past its passage
+constexpr size_t cut_search = 64 << 10;  // how far behind its place a cut may lie
+constexpr size_t read_bytes = 4 << 20;
+constexpr int64_t block_files = 4096;
+constexpr size_t nowhere = std::string_view::npos;
+constexpr const char* blanks = " \t\r\n";
+
+bool letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// A place at or behind `from` where pieces end in all usual expressions: behind a line end before a letter,
+// or else before a space between letters. All bytes around it are ASCII. Nowhere where there is none nearby.
+size_t cut_behind(std::string_view text, size_t from) {
+    const size_t last = std::min(text.size(), from + cut_search);
+    for (size_t at = from; at < last; ++at)
+        if (text[at - 1] == '\n' && letter(text[at])) return at;
+    for (size_t at = from; at + 1 < last; ++at)
+        if (text[at] == ' ' && letter(text[at - 1]) && letter(text[at + 1])) return at;
+    return nowhere;
+}
+
+size_t line_behind(std::string_view text, size_t from) {
+    const size_t end = text.find('\n', from - 1);
+    return end == nowhere ? end : end + 1;
+}
+
+// Ends of passages, all of them at most `limit`.
+template <class Place>
+std::vector<size_t> inner_cuts(std::string_view text, size_t limit, Place place) {
+    std::vector<size_t> cuts;
+    for (size_t target = passage_bytes; target <= limit; target += passage_bytes) {
+        if (!cuts.empty() && target <= cuts.back()) continue;
+        const size_t at = place(text, target);
+        if (at != nowhere && at <= limit && at < text.size()) cuts.push_back(at);
+    }
+    return cuts;
+}
+
+// Ends of passages up to the end of the text; the last passage is at least half as long as the others.
+template <class Place>
+std::vector<size_t> all_cuts(std::string_view text, Place place) {
+    const size_t half = passage_bytes / 2;
+    auto cuts = inner_cuts(text, text.size() > half ? text.size() - half : 0, place);
+    if (!text.empty()) cuts.push_back(text.size());
+    return cuts;
+}
+
+bool is_json(std::string_view text, const std::string& name) {
+    try {
+        JsonDocument::parse(text, name);
+        return true;
+    } catch (const ConfigError&) {
+        return false;
+    }
+}
+
+// Where the JSON value that begins at `at` ends; nowhere where the text ends before it does.
+size_t value_end(std::string_view text, size_t at) {
+    int64_t depth = 0;
+    bool quoted = false;
+    for (; at < text.size(); ++at) {
+        const char c = text[at];
+        if (quoted) {
+            if (c == '\\') ++at;
+            quoted = c != '"';
+            if (quoted || depth > 0) continue;
+            return at + 1;
+        }
+        if (c == '"') quoted = true;
+        const bool closing = c == '}' || c == ']';
+        if (depth == 0 && (closing || c == ',')) return at;  // behind a number or a word
+        if (c == '{' || c == '[') ++depth;
+        if (closing && --depth == 0) return at + 1;
+    }
+    return nowhere;
+}
+
+}  // namespace
+
+FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
+    : file_(&file), stream_(file.path) {
+    if (file.kind == Corpus::Kind::json_lines) form_ = Form::lines;
+    if (file.kind == Corpus::Kind::json) find_form();
+    number_ = form_ == Form::lines ? 1 : 0;
+    if (from.offset == 0) return;
+    skip(from.offset - offset_);
+    number_ = from.number;
+}
+
+// The three forms of .json: lines of objects, one array of objects, one object over several lines.
+void FileReader::find_form() {
+    size_t begin = 0;
+    while ((begin = text_.find_first_not_of(blanks)) == nowhere && !stream_.at_end())
+        grow(text_.size() + read_bytes);
+    form_ = Form::lines;
+    if (begin == nowhere) return;
+    if (text_[begin] == '[') {
+        form_ = Form::array;
+        return take(begin + 1);
+    }
+    size_t end = 0;
+    while ((end = text_.find('\n', begin)) == nowhere && !stream_.at_end()) grow(text_.size() + read_bytes);
+    one_object_ = text_[begin] != '{' ||
+                  !is_json(std::string_view(text_).substr(begin, std::min(end, text_.size()) - begin), "");
+}
+
+void FileReader::take(size_t bytes) {
+    text_.erase(0, bytes);
+    offset_ += int64_t(bytes);
+}
+
+void FileReader::skip(int64_t bytes) {
+    while (bytes > int64_t(text_.size()) && !(stream_.at_end() && text_.empty())) {
+        bytes -= int64_t(text_.size());
+        take(text_.size());
+        grow(read_bytes);
+    }
+    take(size_t(std::min(bytes, int64_t(text_.size()))));
+}
+
+void FileReader::grow(size_t bytes) {
+    while (text_.size() < bytes && !stream_.at_end())
+        stream_.append(text_, std::min(bytes - text_.size(), read_bytes));
+}
+
+bool FileReader::read(TextBlock& block, int64_t block_bytes, bool whole_documents) {
+    const auto bytes = std::max(size_t(block_bytes), passage_bytes);
+    if (one_object_) return add_object(block), true;
+    switch (form_) {
+        case Form::lines: return read_lines(block, bytes);
+        case Form::array: return read_array(block, bytes);
+        case Form::text: break;
+    }
+    return read_text(block, whole_documents ? nowhere - look_ahead : bytes);
+}
+
+bool FileReader::read_text(TextBlock& block, size_t block_bytes) {
+    for (size_t wanted = block_bytes + look_ahead;; wanted += block_bytes) {
+        grow(wanted);
+        if (stream_.at_end()) {
+            const std::string& all = block.texts.emplace_back(std::move(text_));
+            add_passages(block, all, all_cuts(all, cut_behind), false);
+            text_.clear();
+            return true;
+        }
+        const auto cuts = inner_cuts(text_, text_.size() - look_ahead, cut_behind);
+        if (cuts.empty()) continue;
+        std::string rest = text_.substr(cuts.back());
+        add_passages(block, block.texts.emplace_back(std::move(text_)), cuts, false);
+        text_ = std::move(rest);
+        return false;
+    }
+}
+
+bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
+    for (size_t wanted = block_bytes;; wanted += std::max(block_bytes, read_bytes)) {
+        grow(wanted);
+        const bool done = stream_.at_end();
+        std::vector<size_t> cuts =
+            done ? all_cuts(text_, line_behind) : inner_cuts(text_, text_.size(), line_behind);
+        if (!done && cuts.empty()) {
+            const size_t end = text_.rfind('\n');
+            if (end == nowhere) continue;
+            cuts.push_back(end + 1);
+        }
+        std::string rest = cuts.empty() ? std::string() : text_.substr(cuts.back());
+        add_passages(block, block.texts.emplace_back(std::move(text_)), cuts, true);
+        text_ = std::move(rest);
+        return done;
+    }
+}
+
+// Each element becomes a line of its own: line ends inside it can only be white space.
+bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
+    const auto refuse = [&](const std::string& what) {
+        throw ConfigError("{}: not valid JSON: {}", file_->path, what);
+    };
+    std::string lines;
+    const int64_t first = number_;
+    size_t at = 0;
+    bool done = false;
+    while (!done && lines.size() < block_bytes) {
+        size_t begin = text_.find_first_not_of(blanks, at), end = nowhere;
+        const bool comma = begin != nowhere && text_[begin] == ',';
+        if (comma && number_ > 0) begin = text_.find_first_not_of(blanks, begin + 1);
+        if (begin != nowhere && text_[begin] == ']' && !comma) {
+            at = begin + 1;
+            done = true;
+            continue;
+        }
+        if (begin != nowhere) end = value_end(text_, begin);
+        if (end == nowhere || end == text_.size()) {
+            // a number might go on; an object at the very end is read again at little cost
+            if (stream_.at_end())
+                refuse(fmt::format("the array ends inside or behind [{}] without a ]", number_));
+            grow(text_.size() + read_bytes);
+            continue;
+        }
+        if (end == begin || comma != (number_ > 0))
+            refuse(
+                fmt::format("there must be {} before [{}]", number_ > 0 ? "one comma" : "nothing", number_));
+        const size_t line = lines.size();
+        lines.append(text_, begin, end - begin);
+        std::replace_if(
+            lines.begin() + std::ptrdiff_t(line), lines.end(), [](char c) { return c == '\n' || c == '\r'; },
+            ' ');
+        lines += '\n';
+        ++number_;
+        at = end;
+    }
+    while (done && !stream_.at_end()) grow(text_.size() + read_bytes);
+    if (done && text_.find_first_not_of(blanks, at) != nowhere) refuse("there is more behind the array");
+    take(done ? text_.size() : at);
+    const int64_t next = std::exchange(number_, first), offset = offset_;
+    const std::string& all = block.texts.emplace_back(std::move(lines));
+    add_passages(block, all, all_cuts(all, line_behind), true);
+    number_ = next;
+    offset_ = offset;
+    return done;
+}
+
+void FileReader::add_object(TextBlock& block) {
+    while (!stream_.at_end()) grow(text_.size() + read_bytes);
+    const JsonDocument document = JsonDocument::parse(text_, file_->path);
+    const std::string& all = block.texts.emplace_back(document.root().string("text"));
+    const auto bytes = int64_t(text_.size());
+    offset_ = 0;
+    add_passages(block, all, all_cuts(all, cut_behind), false);
+    offset_ = bytes;
+    text_.clear();
+}
+
+void FileReader::add_passages(TextBlock& block, const std::string& text, const std::vector<size_t>& cuts,
+                              bool json) {
+    size_t begin = 0;
+    for (const size_t end : cuts) {
+        block.passages.push_back({.document = text,
+                                  .begin = begin,
+                                  .end = end,
+                                  .json_lines = json,
+                                  .first = begin == 0 && offset_ == 0,
+                                  .last = end == text.size(),
+                                  .offset = offset_,
+                                  .number = number_,
+                                  .elements = form_ == Form::array,
+                                  .file = &file_->path});
+        if (json)
+            number_ +=
+                std::count(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end), '\n');
+        begin = end;
+    }
+    offset_ += int64_t(begin);
+}
+
+BlockReader::BlockReader(const std::vector<Corpus::File>& files, const Corpus::Options& options)
+    : files_(&files), options_(options), at_(options.from), report_(options.report) {
+    for (int64_t done = 0; done < at_.file; ++done) bytes_before_ += files[size_t(done)].bytes;
+}
+
+std::optional<TextBlock> BlockReader::next() {
+    const auto count = int64_t(files_->size());
+    if (at_.file >= count) return std::nullopt;
+    TextBlock block;
+    bool inside = false;  // of a file that goes on in the next block
+    int64_t text_bytes = 0;
+    for (int64_t done = 0;
+         !inside && at_.file < count && done < block_files && text_bytes < options_.block_bytes; ++done) {
+        const Corpus::File& file = (*files_)[size_t(at_.file)];
+        if (!file_) file_.emplace(file, at_);
+        const int64_t before = file_->offset();
+        inside = !file_->read(block, options_.block_bytes, options_.whole_documents);
+        text_bytes += file_->offset() - before;
+        if (inside) {
+            at_ = {at_.file, file_->offset(), file_->number()};
+            break;
+        }
+        report_.text_bytes += file_->offset();
+        const int64_t replaced = file_->stream().replaced();
+        report_.replaced += replaced;
+        report_.files_replaced += replaced > 0;
+        if (replaced > report_.worst_replaced) {
+            report_.worst_file = file.path;
+            report_.worst_replaced = replaced;
+            report_.worst_is_8_bit = file_->stream().looks_8_bit();
+        }
+        bytes_before_ += file.bytes;
+        at_ = {at_.file + 1, 0, 0};
+        file_.reset();
+    }
+    block.next = at_;
+    block.report = report_;
+    block.file_bytes = bytes_before_ + (file_ ? file_->stream().file_position() : 0);
+    return block;
+}
+
+}  // namespace coeus

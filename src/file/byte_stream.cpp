@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both formats may hold several members (frames) in a row, as concatenation and parallel compressors make
+// them.
+#include "coeus/file/byte_stream.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/raw_file.hpp"
+
+#include <algorithm>
+#include <vector>
+#include <zlib.h>
+#include <zstd.h>
+
+namespace coeus {
+
+namespace {
+
+bool ends_with(const std::string& path, std::string_view ending) {
+    if (path.size() < ending.size()) return false;
+    return std::equal(ending.begin(), ending.end(), path.end() - std::ptrdiff_t(ending.size()),
+                      [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? char(b - 'A' + 'a') : b); });
+}
+
+class PlainStream : public ByteStream {
+public:
+    explicit PlainStream(const std::string& path) : file_(RawFile::open(path)), size_(file_.size()) {}
+
+    size_t read(char* to, size_t size) override {
+        const auto bytes = std::min(int64_t(size), size_ - position_);
+        file_.read(to, bytes, position_);
+        position_ += bytes;
+        return size_t(bytes);
+    }
+    int64_t position() const override { return position_; }
+    const std::string& path() const { return file_.path(); }
+
+private:
+    RawFile file_;
+    int64_t size_, position_ = 0;
+};
+
+// The compressed bytes that a decompressor has not taken yet.
+class Input {
+public:
+    explicit Input(const std::string& path) : stream_(path), buffer_(256 << 10) {}
+
+    /// False at the end of the file.
+    bool refill() {
+        begin_ = 0;
+        end_ = stream_.read(buffer_.data(), buffer_.size());
+        return end_ > 0;
+    }
+    bool empty() const { return begin_ == end_; }
+    char* data() { return buffer_.data() + begin_; }
+    size_t size() const { return end_ - begin_; }
+    void take(size_t bytes) { begin_ += bytes; }
+    int64_t position() const { return stream_.position() - int64_t(size()); }
+    const std::string& path() const { return stream_.path(); }
+
+    [[noreturn]] void truncated(const char* format) const {
+        throw ConfigError(
+            "{} is truncated: its {} data ends in the middle, at byte {}; fetch or compress it again", path(),
+            format, position());
+    }
+    [[noreturn]] void damaged(const char* format, const char* reason) const {
+        throw ConfigError("{} is damaged near byte {}: {} ({}); fetch or compress it again", path(),
+                          position(), reason, format);
+    }
+    [[noreturn]] void foreign(const char* format) const {
+        throw ConfigError("{} is not {} data, whatever its name says", path(), format);
+    }
+
+private:
+    PlainStream stream_;
+    std::vector<char> buffer_;
+    size_t begin_ = 0, end_ = 0;
+};
+
+class GzipStream : public ByteStream {
+public:
+    explicit GzipStream(const std::string& path) : input_(path) {
+        constexpr int gzip_only = 16 + MAX_WBITS;
+        if (inflateInit2(&zlib_, gzip_only) != Z_OK) throw SystemError("zlib cannot start: out of memory");
+    }
+    ~GzipStream() override { inflateEnd(&zlib_); }
+
+    size_t read(char* to, size_t size) override {
+        zlib_.next_out = reinterpret_cast<Bytef*>(to);
+        zlib_.avail_out = uInt(std::min<size_t>(size, 1u << 30));
+        const uInt wanted = zlib_.avail_out;
+        while (zlib_.avail_out == wanted) {
+            if (input_.empty() && !input_.refill()) {
+                if (members_ == 0 || inside_) input_.truncated("gzip");
+                return 0;
+            }
+            if (!inside_ && !begin_member()) return 0;
+            zlib_.next_in = reinterpret_cast<Bytef*>(input_.data());
+            zlib_.avail_in = uInt(input_.size());
+            const int result = inflate(&zlib_, Z_NO_FLUSH);
+            input_.take(input_.size() - zlib_.avail_in);
+            if (result == Z_STREAM_END)
+                inside_ = false;
+            else if (result != Z_OK && result != Z_BUF_ERROR)
+                fail(result);
+        }
+        return wanted - zlib_.avail_out;
+    }
+    int64_t position() const override { return input_.position(); }
+
+private:
+    // Zeros behind the last member are padding, as tapes and disk images have it.
+    bool begin_member() {
+        if (members_ > 0)
+            while (*input_.data() == 0) {
+                input_.take(1);
+                if (input_.empty() && !input_.refill()) return false;
+            }
+        inside_ = true;
+        ++members_;
+        inflateReset(&zlib_);
+        return true;
+    }
+    [[noreturn]] void fail(int result) const {
+        if (result == Z_MEM_ERROR) throw SystemError("zlib is out of memory");
+        if (members_ == 1 && zlib_.total_out == 0 && input_.position() < 18) input_.foreign("gzip");
+        input_.damaged("gzip", zlib_.msg != nullptr ? zlib_.msg : "invalid data");
+    }
+
+    Input input_;
+    z_stream zlib_ = {};
+    int64_t members_ = 0;
+    bool inside_ = false;
+};
+
+class ZstdStream : public ByteStream {
+public:
+    explicit ZstdStream(const std::string& path) : input_(path), zstd_(ZSTD_createDStream()) {
+        if (zstd_ == nullptr) throw SystemError("libzstd cannot start: out of memory");
+        // windows of `zstd --long=31`, the largest that there are
+        ZSTD_DCtx_setParameter(zstd_, ZSTD_d_windowLogMax, 31);
+    }
+    ~ZstdStream() override { ZSTD_freeDStream(zstd_); }
+
+    size_t read(char* to, size_t size) override {
+        ZSTD_outBuffer out = {to, size, 0};
+        while (out.pos == 0) {
+            // with a full output buffer, some of the text may still be inside the decompressor
+            if (input_.empty() && !pending_ && !input_.refill()) {
+                if (!begun_ || left_ != 0) input_.truncated("zstd");
+                return 0;
+            }
+            ZSTD_inBuffer in = {input_.data(), input_.size(), 0};
+            left_ = ZSTD_decompressStream(zstd_, &out, &in);
+            if (ZSTD_isError(left_) != 0) {
+                if (!begun_) input_.foreign("zstd");
+                input_.damaged("zstd", ZSTD_getErrorName(left_));
+            }
+            begun_ = begun_ || in.pos > 0;
+            input_.take(in.pos);
+            pending_ = out.pos == out.size && left_ != 0;
+        }
+        return out.pos;
+    }
+    int64_t position() const override { return input_.position(); }
+
+private:
+    Input input_;
+    ZSTD_DStream* zstd_;
+    size_t left_ = 0;  // of the frame, 0: at its end
+    bool begun_ = false, pending_ = false;
+};
+
+}  // namespace
+
+Packing packing_of(const std::string& path) {
+    if (ends_with(path, ".gz")) return Packing::gzip;
+    return ends_with(path, ".zst") || ends_with(path, ".zstd") ? Packing::zstd : Packing::none;
+}
+
+std::unique_ptr<ByteStream> open_stream(const std::string& path) {
+    switch (packing_of(path)) {
+        case Packing::gzip: return std::make_unique<GzipStream>(path);
+        case Packing::zstd: return std::make_unique<ZstdStream>(path);
+        case Packing::none: break;
+    }
+    return std::make_unique<PlainStream>(path);
+}
+
+}  // namespace coeus

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/file/file_lock.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace coeus {
+
+namespace {
+
+// flock, again where a signal came between.
+bool lock(int descriptor, int how) {
+    while (flock(descriptor, how) != 0)
+        if (errno != EINTR) return false;
+    return true;
+}
+
+// The last holder removes the file: who waited for it then holds a lock that nobody else sees.
+bool is_still_there(int descriptor, const std::string& path) {
+    struct stat own, named;
+    return fstat(descriptor, &own) == 0 && stat(path.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
+           own.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+FileLock::FileLock(std::string path, const std::function<void()>& waiting) : path_(std::move(path)) {
+    for (bool said = false;;) {
+        descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (descriptor_ < 0)
+            throw SystemError(fmt::format("{} cannot be made: {}", path_, errno_text(errno)));
+        bool locked = lock(descriptor_, LOCK_EX | LOCK_NB);
+        if (!locked && errno == EWOULDBLOCK) {
+            if (!said) waiting();
+            said = true;
+            locked = lock(descriptor_, LOCK_EX);
+        }
+        if (!locked) return;
+        if (is_still_there(descriptor_, path_)) break;
+        ::close(descriptor_);
+    }
+    held_ = true;
+}
+
+FileLock::~FileLock() {
+    unlink(path_.c_str());
+    ::close(descriptor_);
+}
+
+}  // namespace coeus

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compressed files made by zlib and libzstd themselves, read in pieces of any size; then damaged.
+#include "coeus/file/byte_stream.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+std::string unpacked(const std::filesystem::path& file, size_t piece = 1000) {
+    const auto stream = open_stream(file.string());
+    std::string all, buffer(piece, 0);
+    while (const size_t got = stream->read(buffer.data(), piece)) all.append(buffer, 0, got);
+    CHECK(stream->read(buffer.data(), piece) == 0);
+    CHECK(stream->position() == int64_t(std::filesystem::file_size(file)));
+    return all;
+}
+
+std::string problem(const std::filesystem::path& file) {
+    try {
+        unpacked(file);
+        return "none";
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+}
+
+// Text that compresses little, so that the files are longer than a buffer.
+std::string text_of(size_t bytes) {
+    std::string text;
+    for (uint64_t i = 1; text.size() < bytes; ++i) text += std::to_string(i * 0x9E3779B97F4A7C15u) + '\n';
+    return text;
+}
+
+// "" where the program is missing; Debian's base system has gzip, zstd is a package.
+std::string pack(const TemporaryFolder& folder, const std::string& program, const std::string& text) {
+    write_file(folder / "text", text);
+    const Outcome outcome =
+        run_shell(program + " -c " + (folder / "text").string() + " > " + (folder / "packed").string());
+    if (outcome.exit_code == 0) return read_file(folder / "packed");
+    WARN("skipped: " << program << " is not there");
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("byte stream: what a name's ending says") {
+    CHECK(packing_of("a.gz") == Packing::gzip);
+    CHECK(packing_of("a.txt.GZ") == Packing::gzip);
+    CHECK(packing_of("b.zst") == Packing::zstd);
+    CHECK(packing_of("b.zstd") == Packing::zstd);
+    CHECK(packing_of("c.gz.txt") == Packing::none);
+    CHECK(packing_of("gz") == Packing::none);
+}
+
+TEST_CASE("byte stream: plain files") {
+    const TemporaryFolder folder;
+    write_file(folder / "a.txt", "hello");
+    write_file(folder / "b.txt", "");
+    for (const size_t piece : {1, 3, 5, 100}) CHECK(unpacked(folder / "a.txt", piece) == "hello");
+    CHECK(unpacked(folder / "b.txt").empty());
+    CHECK(problem(folder / "none") == (folder / "none").string() + ": there is no such file");
+}
+
+TEST_CASE("byte stream: gzip and zstd, one member or several, and what is wrong with them") {
+    struct Format {
+        std::string program, ending, name;
+    };
+    for (const Format& format : {Format{"gzip", ".gz", "gzip"}, Format{"zstd -q", ".zst", "zstd"}}) {
+        const TemporaryFolder folder;
+        const std::string text = text_of(700'000), packed = pack(folder, format.program, text);
+        if (packed.empty()) continue;
+        const auto file = folder / ("a" + format.ending);
+        const auto with = [&](const std::string& content) {
+            write_file(file, content);
+            return file;
+        };
+        for (const size_t piece : {1u, 997u, 131072u, 1u << 20})
+            CHECK((unpacked(with(packed), piece) == text));
+        CHECK((unpacked(with(packed + packed), 4096) == text + text));
+        const std::string empty = pack(folder, format.program, "");
+        CHECK(unpacked(with(empty)).empty());
+        CHECK((unpacked(with(empty + packed + empty)) == text));
+        // ends at the end of an output buffer
+        CHECK((unpacked(with(packed), text.size()) == text));
+
+        const std::string name = file.string();
+        for (const size_t bytes : {size_t(0), size_t(1), size_t(11), packed.size() / 2, packed.size() - 1})
+            CHECK(problem(with(packed.substr(0, bytes))) ==
+                  name + " is truncated: its " + format.name + " data ends in the middle, at byte " +
+                      std::to_string(bytes) + "; fetch or compress it again");
+        CHECK_THAT(problem(with(packed + packed.substr(0, packed.size() / 3))),
+                   Contains(" is truncated: its "));
+        CHECK(problem(with("Plain text, for all that its name says.")) ==
+              name + " is not " + format.name + " data, whatever its name says");
+        std::string damaged = packed;
+        for (size_t i = packed.size() / 2; i < packed.size() / 2 + 40; ++i) damaged[i] = char(~damaged[i]);
+        CHECK_THAT(problem(with(damaged)),
+                   Contains(name + " is damaged near byte ") && Contains(format.name));
+        damaged = packed;
+        damaged[packed.size() - 5] = char(~damaged[packed.size() - 5]);  // gzip: of the check sum
+        CHECK_THAT(problem(with(damaged)), Contains(name + " is damaged near byte "));
+        CHECK_THAT(problem(with(packed + "garbage that is no member")),
+                   Contains(name + " is damaged near byte "));
+    }
+    const TemporaryFolder folder;
+    const std::string packed = pack(folder, "gzip", "text");
+    write_file(folder / "padded.gz", packed + std::string(1000, '\0'));
+    CHECK(unpacked(folder / "padded.gz") == "text");
+}

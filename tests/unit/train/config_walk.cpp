@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every option name of torchtitan: its TOML decks (2025 and 2026), their names of 2024, its Python
+// configuration (2026). Each works, or is accepted with one notice that says why it does nothing, or is
+// refused by name.
+#include "coeus/base/error.hpp"
+#include "coeus/train/config.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+enum class Outcome {
+    works,    // the config changes, nothing is said
+    idle,     // accepted; one notice, naming it, says why it has no effect
+    refused,  // a real run ends with a message that names it as not built yet
+    retired,  // ends with what says it today
+};
+using enum Outcome;
+
+struct Walk {
+    const char* section;
+    Outcome outcome;
+    std::vector<std::string> settings;  // name=value, not the default; then what it needs beside it
+};
+
+// clang-format off
+const std::vector<Walk> table = {
+    {"job", works, {"dump_folder=/x", "description=x", "print_config=true", "save_config_file=x"}},
+    {"job", idle, {"custom_config_module=x", "use_for_integration_test=true"}},
+    {"", works, {"dump_folder=/x", "hf_assets_path=/x"}},
+    {"debug", works, {"seed=1", "deterministic=true", "print_config=true", "save_config_file=x"}},
+    {"debug", idle, {"deterministic_warn_only=true", "moe_force_load_balance=true", "spmd_typechecking=true",
+        "detect_anomaly=true", "batch_invariant=true", "enable_structured_logging=true"}},
+    {"profiling", refused, {"enable_profiling=true"}},
+    {"profiler", refused, {"enable_profiling=true"}},
+    {"profiling", idle, {"save_traces_folder=x", "profile_freq=9", "profiler_active=2", "profiler_warmup=2",
+        "profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1", "enable_memory_snapshot=true",
+        "memory_snapshot_freq=1", "save_memory_snapshot_folder=x", "memory_snapshot_max_entries=1"}},
+    {"profiler", idle, {"save_traces_folder=x", "profile_freq=9", "profiler_active=2", "profiler_warmup=2",
+        "profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1", "enable_memory_snapshot=true",
+        "memory_snapshot_freq=1", "save_memory_snapshot_folder=x", "memory_snapshot_max_entries=1"}},
+    {"metrics", works, {"log_freq=1", "disable_color_printing=true", "enable_color_printing=false"}},
+    {"metrics",
+     works,
+     {"enable_tensorboard=true", "save_tb_folder=x", "save_for_all_ranks=true", "rank_0_only=false"}},
+    {"metrics", idle, {"enable_wandb=true"}},
+    {"model", works, {"name=llama2", "flavor=8B", "hf_assets_path=/x", "tokenizer_path=/x", "norm_type=layernorm"}},
+    {"model", refused, {"name=qwen3", "converters=quantize.linear.float8", "converters=quantize.linear.mx",
+        "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx", "num_mtp_layers=1"}},
+    {"model", idle, {"print_after_conversion=true", "attn_backend=flex", "tp_gemm_backend=dist_gemm",
+        "moe_comm_backend=deepep", "non_blocking_capacity_factor=1.5"}},
+    {"optimizer", works, {"name=Adam", "lr=1", "beta1=0.5", "beta2=0.5", "eps=1", "weight_decay=0"}},
+    {"optimizer", idle, {"implementation=foreach", "fused=true", "foreach=true"}},
+    {"optimizer", refused, {"early_step_in_backward=true", "param_groups=x", "optimizer_factory_kwargs_by_name=x"}},
+    {"lr_scheduler", works, {"warmup_steps=1", "total_steps=5", "decay_ratio=0.5", "decay_type=cosine",
+        "min_lr_factor=0.5"}},
+    {"training", works, {"dataset=x", "dataset_path=y", "local_batch_size=4", "global_batch_size=16", "seq_len=64",
+        "max_norm=2", "steps=5", "dtype=bfloat16", "mixed_precision_param=float32", "max_context_length=64",
+        "num_tokens_per_microbatch_per_dp_rank=4096", "num_tokens_per_train_step=32768"}},
+    {"training", idle, {"gc_freq=5", "gc_debug=true", "disable_cuda_graphs=true", "dataloader.num_workers=2",
+        "dataloader.persistent_workers=true", "dataloader.pin_memory=true", "dataloader.prefetch_factor=2",
+        "img_size=128", "classifier_free_guidance_prob=0.1"}},
+    {"training", refused, {"enable_cpu_offload=true"}},
+    {"training", works, {"batch_size=4", "warmup_steps=1", "seed=1", "deterministic=true",
+        "data_parallel_replicate_degree=2", "data_parallel_shard_degree=2", "data_parallel_degree=2"}},
+    {"training", idle, {"compile=true", "enable_loss_parallel=false", "disable_loss_parallel=true",
+        "fsdp_reshard_after_forward=always"}},
+    {"training", refused, {"tensor_parallel_degree=2"}},
+    {"parallelism", works, {"data_parallel_replicate_degree=2", "data_parallel_shard_degree=2"}},
+    {"parallelism", idle, {"fsdp_reshard_after_forward=always", "enable_fsdp_symm_mem=true",
+        "disable_loss_parallel=true", "enable_sequence_parallel=true", "enable_async_tensor_parallel=true",
+        "spmd_backend=partial_dtensor", "module_fqns_per_model_part=a;b", "pipeline_parallel_first_stage_less_layers=2",
+        "pipeline_parallel_last_stage_less_layers=2", "pipeline_parallel_layers_per_stage=2",
+        "pipeline_parallel_schedule=GPipe", "pipeline_parallel_schedule_csv=x", "pipeline_parallel_microbatch_size=2",
+        "num_pp_microbatches=2", "pipeline_parallel_expert_parallel_overlap=false",
+        "context_parallel_load_balancer=ptrr", "context_parallel_ptrr_mask_key=x",
+        "context_parallel_rotate_method=alltoall", "expert_parallel_comm_backend=deepep"}},
+    {"parallelism", refused, {"tensor_parallel_degree=2", "pipeline_parallel_degree=2", "context_parallel_degree=2",
+        "expert_parallel_degree=2"}},
+    {"parallelism", retired, {"pipeline_parallel_microbatches=2", "pipeline_parallel_split_points=x"}},
+    {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "folder=x", "interval=5", "initial_load_path=/x",
+        "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
+        "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
+        "enable_first_step_checkpoint=true", "load_only=true"}},
+    {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "last_save_in_hf=true", "async_mode=async",
+        "exclude_from_loading=optimizer"}},
+    {"checkpoint", idle, {"create_seed_checkpoint=true", "enable_ft_dataloader_checkpoints=true",
+        "interval_type=steps"}},
+    {"activation_checkpoint", refused, {"mode=selective", "mode=full", "mode=memory_budget"}},
+    {"activation_checkpoint", idle, {"selective_ac_option=op",
+        "per_op_sac_force_recompute_mm_shapes_by_fqns=x", "force_recompute_mm_shapes_by_fqns=x", "early_stop=true",
+        "memory_budget=0.4", "visualize_memory_budget_pareto=true", "preserve_rng_state=true", "determinism_check=x",
+        "debug=true"}},
+    {"compile", idle, {"enable=true", "components=loss", "backend=x", "enable_async_tensor_parallel=true"}},
+    {"comm", idle, {"init_timeout_seconds=1", "train_timeout_seconds=1", "trace_buf_size=1", "save_traces_folder=x",
+        "save_traces_file_prefix=x", "mode=fake_backend"}},
+    {"validation", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "local_batch_size=4"}},
+    {"validator", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "local_batch_size=4"}},
+    {"validation", idle, {"dataloader.num_workers=2", "dataloader.persistent_workers=true",
+        "dataloader.pin_memory=true", "dataloader.prefetch_factor=2", "save_img_count=2"}},
+    {"quantize.linear.float8", idle, {"enable_fsdp_float8_all_gather=true",
+        "precompute_float8_dynamic_scale_for_fsdp=true", "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
+    {"quantize.grouped_mm.float8", idle, {"fqns=x"}},
+    {"quantize.linear.mx", idle, {"mxfp8_dim1_cast_kernel_choice=cuda", "recipe_name=x", "filter_fqns=x"}},
+    {"quantize.grouped_mm.mx", idle, {"recipe_name=x", "fqns=x"}},
+    {"float8", refused, {"enable_float8_linear=true"}},
+    {"float8", idle, {"enable_fsdp_float8_all_gather=true", "precompute_float8_dynamic_scale_for_fsdp=true",
+        "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
+    {"fault_tolerance", idle, {"enable=true", "process_group=nccl", "process_group_timeout_ms=1", "replica_id=1",
+        "group_size=2", "min_replica_size=2", "semi_sync_method=diloco", "sync_steps=1", "num_fragments=2",
+        "should_quantize=true", "fragment_sync_delay=1", "fragment_update_alpha=0.5",
+        "module_fqns_per_model_fragment=a;b"}},
+    {"memory_estimation", idle, {"enable=true", "enabled=true", "disable_fake_mode=true"}},
+    {"experimental", idle, {"custom_import=x", "custom_args_module=x", "custom_model_path=x",
+        "enable_compiled_autograd=true", "enable_async_tensor_parallel=true", "pipeline_parallel_schedule=GPipe",
+        "pipeline_parallel_schedule_csv=x", "pipeline_parallel_layers_per_stage=2",
+        "context_parallel_rotate_method=alltoall"}},
+    {"experimental", refused, {"pipeline_parallel_degree=2", "context_parallel_degree=2"}},
+    {"experimental", retired, {"pipeline_parallel_microbatches=2", "pipeline_parallel_split_points=x"}},
+    {"override", idle, {"imports=x"}},
+    {"loss", idle, {"num_chunks=8", "loss_fn=x", "global_vocab_size=2048"}},
+    {"loss", refused, {"mtp_scale=0.3"}},
+    {"encoder", idle, {"t5_encoder=x", "clip_encoder=x", "autoencoder_path=x", "max_t5_encoding_len=512"}},
+    {"inference", idle, {"save_img_folder=x", "prompts_path=x", "local_batch_size=4"}},
+};
+// clang-format on
+
+// What some need beside them to be valid.
+std::vector<std::string> beside(const std::string& name) {
+    if (name == "checkpoint.load_step") return {"--checkpoint.enable"};
+    if (name == "checkpoint.initial_load_in_hf_quantized")
+        return {"--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"};
+    return {};
+}
+
+std::string body(const Config& config) {
+    const std::string text = deck_text(config);
+    return text.substr(text.find('\n'));
+}
+
+int64_t count_with(const std::vector<std::string>& lines, const std::string& name) {
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& line) { return line.find(name) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("Every option of torchtitan works, or says that it does nothing, or is refused by name") {
+    const std::string usual = "--training.dataset_path=data.txt";
+    std::set<std::string> walked;
+    for (const Walk& walk : table) {
+        for (const std::string& setting : walk.settings) {
+            const std::string prefix = *walk.section ? walk.section + std::string(".") : "";
+            const std::string name = prefix + setting.substr(0, setting.find('='));
+            walked.insert(name);
+            std::vector<std::string> arguments = beside(name), plain = arguments;
+            if (name != "training.dataset_path") arguments.push_back(usual);
+            plain.push_back(usual);
+            arguments.push_back("--" + prefix + setting);
+            INFO(prefix + setting);
+            std::string error;
+            CommandLine parsed;
+            try {
+                parsed = parse_command_line(arguments);
+            } catch (const ConfigError& refusal) {
+                error = refusal.what();
+            }
+            const bool changed = body(parsed.config) != body(parse_command_line(plain).config);
+            switch (walk.outcome) {
+                case works:
+                    CHECK(error == "");
+                    CHECK(changed);
+                    CHECK(count_with(parsed.notices, "no effect") == 0);
+                    break;
+                case idle:
+                    CHECK(error == "");
+                    CHECK(count_with(parsed.notices, "no effect") == 1);
+                    CHECK(count_with(parsed.notices, name + " has no effect: ") == 1);
+                    break;
+                case refused: {
+                    CHECK_THAT(error, Contains(name.substr(name.rfind('.') + 1)) ||
+                                          Contains("model.converters") /* float8.enable_float8_linear */);
+                    CHECK_THAT(error, Contains("not built yet"));
+                    arguments.push_back("--dry_run");
+                    CHECK(count_with(parse_command_line(arguments).notices, "a real run refuses this") == 1);
+                    break;
+                }
+                case retired:
+                    CHECK_THAT(error, Contains(name + " is not used any more; parallelism."));
+                    break;
+            }
+        }
+    }
+    CHECK(walked.size() > 200);
+}
+
+TEST_CASE("Batches counted in tokens are batches of sequences") {
+    const auto parse = [](std::vector<std::string> arguments) {
+        arguments.push_back("--training.dataset_path=x");
+        return parse_command_line(arguments).config;
+    };
+    const Config config =
+        parse({"--training.max_context_length=512", "--training.num_tokens_per_microbatch_per_dp_rank=2048",
+               "--training.num_tokens_per_train_step=16384"});
+    CHECK(config.training.local_batch_size == 4);
+    CHECK(config.training.global_batch_size == 32);
+    CHECK(config.validation.local_batch_size == 4);
+    CHECK(parse({"--training.num_tokens_per_train_step=-1"}).training.global_batch_size == -1);
+    CHECK_THROWS_WITH(parse({"--training.num_tokens_per_train_step=5000"}),
+                      "training.num_tokens_per_train_step = 5000: must be a multiple of training.seq_len = "
+                      "2048; the nearest valid value is 4096");
+    CHECK_THROWS_WITH(parse({"--training.num_tokens_per_microbatch_per_dp_rank=7"}),
+                      Contains("the nearest valid value is 2048"));
+    CHECK_THROWS_WITH(
+        parse({"--training.num_tokens_per_microbatch_per_dp_rank=4096", "--training.batch_size=2"}),
+        "training.num_tokens_per_microbatch_per_dp_rank = 4096: says what "
+        "training.local_batch_size says in sequences; leave one out");
+}
