@@ -26,7 +26,7 @@ Config config_with(int64_t sequences, int64_t steps, bool document_mask = false)
     return config;
 }
 
-ValidationMetrics validate(const Sampler& sampler, const Config& config) {
+ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
     Engine engine(tiny_config(),
                   {.types = {.master = Dtype::f64, .compute = Dtype::f64},
                    .training = {.sequences = 1, .seq_len = seq_len},
@@ -78,6 +78,24 @@ TEST_CASE("evaluator: steps count batches") {
     CHECK(relatively_close(validate(sampler, config_with(1, 4)).loss,
                            validate(sampler, config_with(2, 2)).loss, 1e-13));
     CHECK(validate(sampler, config_with(2, 100)).tokens == 7 * seq_len);
+    CHECK(validate(sampler, config_with(2, INT64_MAX / 2)).tokens == 7 * seq_len);
+}
+
+TEST_CASE("evaluator: of several sources every window counts once, those of few steps are spread over all") {
+    const TemporaryFolder folder;
+    // the second source has labels in one window of two only
+    std::vector<uint8_t> mask(10, 0);
+    mask[1] = 1;
+    const TokenFile a(counting_file(folder / "a.h5", 20)), b(counting_file(folder / "b.h5", 10, {}, mask));
+    const std::vector<Sampler> sources = {Sampler(a, {.seq_len = seq_len}), Sampler(b, {.seq_len = seq_len})};
+    const SampleStream stream(sources, {});
+    CHECK(validate(stream, config_with(2, -1)).tokens == 4 * seq_len + 1);
+    // two windows of the first source for each of the second
+    CHECK(validate(stream, config_with(3, 1)).tokens == 2 * seq_len + 1);
+    const double alone = validate(sources[0], config_with(4, -1)).loss * 4 * seq_len;
+    const double other = validate(sources[1], config_with(4, -1)).loss;
+    CHECK(relatively_close(validate(stream, config_with(3, -1)).loss, (alone + other) / (4 * seq_len + 1),
+                           1e-12));
 }
 
 TEST_CASE("evaluator: samples without any label are an error") {
