@@ -104,7 +104,7 @@ private:
     size_t run_pieces(std::string_view text, size_t offset, size_t enough, std::vector<int32_t>& ids) {
         size_t reached = 0;
         scan_->pieces(text, 0, [&](size_t begin, size_t end) {
-            bpe_.encode(text.substr(begin, end - begin), ids);
+            bpe_.encode(text, begin, end, ids);
             reached = end;
             return offset + reached < enough;
         });
@@ -133,7 +133,7 @@ public:
         const auto pieces = [&](std::string_view part) {
             const std::string_view changed = apply(before_pieces_, part, buffers_[1]);
             scan_->pieces(changed, 0, [&](size_t begin, size_t end) {
-                bpe_.encode(changed.substr(begin, end - begin), ids);
+                bpe_.encode(changed, begin, end, ids);
                 return true;
             });
         };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 namespace coeus {
 
@@ -33,13 +34,8 @@ Character last(std::string_view text) {
     return first(text.substr(begin));
 }
 
-bool is_space(utf8proc_int32_t code) {
-    switch (utf8proc_category(code)) {
-        case UTF8PROC_CATEGORY_ZS:
-        case UTF8PROC_CATEGORY_ZL:
-        case UTF8PROC_CATEGORY_ZP: return true;
-        default: return (code >= 0x09 && code <= 0x0d) || code == 0x85;
-    }
+bool is_white(utf8proc_int32_t code) {
+    return (class_of(uint32_t(code)) & is_space) != 0;
 }
 
 bool is_of_words(utf8proc_int32_t code) {
@@ -82,10 +78,41 @@ void append_nfc(std::string_view text, std::string& out) {
 
 }  // namespace
 
+uint8_t class_of(uint32_t code) {
+    switch (utf8proc_category(utf8proc_int32_t(code))) {
+        case UTF8PROC_CATEGORY_LU:
+        case UTF8PROC_CATEGORY_LT: return is_letter | is_upper;
+        case UTF8PROC_CATEGORY_LL: return is_letter | is_lower;
+        case UTF8PROC_CATEGORY_LM:
+        case UTF8PROC_CATEGORY_LO: return is_letter | is_upper | is_lower;
+        case UTF8PROC_CATEGORY_MN:
+        case UTF8PROC_CATEGORY_MC:
+        case UTF8PROC_CATEGORY_ME: return is_upper | is_lower;
+        case UTF8PROC_CATEGORY_ND:
+        case UTF8PROC_CATEGORY_NL:
+        case UTF8PROC_CATEGORY_NO: return is_number;
+        case UTF8PROC_CATEGORY_ZS:
+        case UTF8PROC_CATEGORY_ZL:
+        case UTF8PROC_CATEGORY_ZP: return is_space;
+        default: break;
+    }
+    if (code == '\r' || code == '\n') return is_space | is_line_end;
+    return (code >= 0x09 && code <= 0x0d) || code == 0x85 ? is_space : 0;
+}
+
+const uint8_t* character_classes() {
+    static const std::vector<uint8_t> all = [] {
+        std::vector<uint8_t> classes;
+        for (uint32_t code = 0; code < 0x10000; ++code) classes.push_back(class_of(code));
+        return classes;
+    }();
+    return all.data();
+}
+
 size_t space_at_end(std::string_view text) {
     while (!text.empty()) {
         const Character c = last(text);
-        if (!is_space(c.code)) break;
+        if (!is_white(c.code)) break;
         text.remove_suffix(c.bytes);
     }
     return text.size();
@@ -95,7 +122,7 @@ size_t space_at_start(std::string_view text) {
     size_t at = 0;
     while (at < text.size()) {
         const Character c = first(text.substr(at));
-        if (!is_space(c.code)) break;
+        if (!is_white(c.code)) break;
         at += c.bytes;
     }
     return at;

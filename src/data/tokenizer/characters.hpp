@@ -2,10 +2,19 @@
 // Unicode: classes of characters and the normal form C. By utf8proc, which stays in characters.cpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace coeus {
+
+/// Classes of characters, as bits: \p{L}, \p{N}, White_Space, \r and \n; letters and marks that are not lower
+/// case
+/// ([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]), those that are not upper case ([\p{Ll}\p{Lm}\p{Lo}\p{M}]).
+enum : uint8_t { is_letter = 1, is_number = 2, is_space = 4, is_line_end = 8, is_upper = 16, is_lower = 32 };
+uint8_t class_of(uint32_t code);
+/// The classes of U+0000 ... U+FFFF, 65536 bytes.
+const uint8_t* character_classes();
 
 /// Where the White_Space at the text's end begins; where that at its start ends.
 size_t space_at_end(std::string_view text);

@@ -3,6 +3,7 @@
 #include "pre_tokenizer.hpp"
 
 #include "coeus/base/error.hpp"
+#include "known_patterns.hpp"
 
 #include <pcre2.h>
 
@@ -179,10 +180,15 @@ private:
 
 PreTokenizer::PreTokenizer(const std::vector<std::string>& expressions, const std::string& where) {
     for (const std::string& expression : expressions) patterns_.emplace_back(expression, where);
+    if (expressions.size() == 1) known_ = known_scan(expressions[0]);
+}
+
+std::unique_ptr<PieceScan> PreTokenizer::scan_by_expression() const {
+    return std::make_unique<ExpressionScan>(patterns_);
 }
 
 std::unique_ptr<PieceScan> PreTokenizer::scan() const {
-    return std::make_unique<ExpressionScan>(patterns_);
+    return known_ ? known_() : scan_by_expression();
 }
 
 }  // namespace coeus

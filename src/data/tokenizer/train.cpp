@@ -36,7 +36,7 @@ private:
             const std::string_view line = text.substr(0, text.find('\n') + 1);  // npos + 1: nothing, so all
             const std::string_view whole = line.empty() ? text : line;
             scan_->pieces(whole, 0, [&](size_t begin, size_t end) {
-                ++counts[whole.substr(begin, end - begin)];
+                ++counts.at(whole, begin, end);
                 return true;
             });
             text.remove_prefix(whole.size());
@@ -203,7 +203,7 @@ WordCounts count_words(const Corpus& corpus, int threads) {
                   corpus.source(), with_commas(replaced));
     Counts all;
     for (const Counts& part : counts)
-        part.each([&](std::string_view word, int64_t count) { all[word] += count; });
+        part.each([&](std::string_view word, int64_t count) { all.at(word, 0, word.size()) += count; });
     WordCounts words;
     words.reserve(all.size());
     all.each([&](std::string_view word, int64_t count) { words.emplace_back(word, count); });
