@@ -152,6 +152,32 @@ TEST_CASE("golden: SentencePiece models") {
     }
 }
 
+TEST_CASE("golden: SentencePiece gives a long text the ids of its words") {
+    const std::vector<std::string> words = {"music", "of", "the", "1913", "na\u00efve", "art,", "(x)\n", "Z"};
+    for (const char* name : {"sentencepiece_llama2", "sentencepiece_nfkc"}) {
+        const auto folder = golden(std::string("tokenizer/") + name);
+        if (folder.empty()) return;
+        const Tokenizer tokenizer(folder);
+        std::vector<std::vector<int32_t>> ids;  // of each word behind a space
+        const size_t start = tokenizer.encode("a").size();
+        for (const std::string& word : words) {
+            ids.push_back(tokenizer.encode("a " + word + " a"));
+            ids.back().erase(ids.back().begin(), ids.back().begin() + ptrdiff_t(start));
+            ids.back().pop_back();
+        }
+        std::string text = "a";
+        std::vector<int32_t> expected = tokenizer.encode("a");
+        for (uint64_t i = 0; text.size() < 100'000; ++i) {
+            const size_t word = i * i % 31 % words.size();
+            text += " " + words[word];
+            expected.insert(expected.end(), ids[word].begin(), ids[word].end());
+        }
+        text += " a";
+        expected.push_back(tokenizer.encode("a a").back());
+        CHECK((tokenizer.encode(text) == expected));
+    }
+}
+
 TEST_CASE("golden: tiktoken's files, with a word on what they are") {
     const auto llama3 = golden("tokenizer/tiktoken_llama3"), o200k = golden("tokenizer/tiktoken_o200k");
     if (llama3.empty()) return;

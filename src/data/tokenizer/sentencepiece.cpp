@@ -21,7 +21,7 @@ std::string with_spaces(std::string piece) {
     return piece;
 }
 
-std::unique_ptr<const Processor> load(const std::string& file, const std::string& content) {
+std::unique_ptr<const Processor> load(const std::string& file, std::string_view content) {
     auto processor = std::make_unique<Processor>();
     const auto status = processor->LoadFromSerializedProto(content);
     if (!status.ok() || processor->GetPieceSize() == 0)
@@ -110,35 +110,93 @@ private:
     std::string held_;
 };
 
+// Long texts are encoded in parts: the library needs some 100 bytes for each of theirs, and time that grows
+// faster than they do. A part begins with the space of a word.
 class PieceEncoder : public TokenizerModel::Encoder {
 public:
-    explicit PieceEncoder(const Processor& processor) : processor_(processor) {}
+    PieceEncoder(const Processor& first, const Processor* later) : first_(first), later_(later) {}
 
     void encode(std::string_view text, std::vector<int32_t>& ids) override {
-        const auto status = processor_.Encode(text, &ids_);
+        const Processor* processor = &first_;
+        while (!text.empty()) {
+            const std::string_view part = text.substr(0, part_end(text));
+            append(*processor, part, ids);
+            text.remove_prefix(part.size());
+            processor = later_;
+        }
+    }
+
+private:
+    static constexpr size_t part_bytes = 2048;
+
+    // Between ASCII letters or digits, so that nothing of the normal form reaches across.
+    size_t part_end(std::string_view text) const {
+        if (!later_) return text.size();
+        for (size_t at = part_bytes; at + 1 < text.size(); ++at)
+            if (text[at] == ' ' && is_plain(text[at - 1]) && is_plain(text[at + 1])) return at;
+        return text.size();
+    }
+
+    static bool is_plain(char c) {
+        return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    }
+
+    void append(const Processor& processor, std::string_view part, std::vector<int32_t>& ids) {
+        const auto status = processor.Encode(part, &ids_);
         if (!status.ok()) throw SystemError("SentencePieceProcessor::Encode: " + status.ToString());
         ids.insert(ids.end(), ids_.begin(), ids_.end());
     }
 
-private:
-    const Processor& processor_;
+    const Processor& first_;
+    const Processor* later_;
     std::vector<int> ids_;
 };
 
+// True where no piece reaches over the beginning of a word: a space is only ever at its own beginning.
+bool spaces_begin_pieces(const Processor& processor) {
+    if (processor.IsUnknown(processor.PieceToId(space_mark))) return false;
+    for (int id = 0; id < processor.GetPieceSize(); ++id) {
+        std::string_view piece = processor.IdToPiece(id);
+        while (piece.starts_with(space_mark)) piece.remove_prefix(space_mark.size());
+        if (piece.find(space_mark) != std::string_view::npos || piece.find(' ') != std::string_view::npos)
+            return false;
+    }
+    return true;
+}
+
 class SentencePiece : public TokenizerModel {
 public:
-    explicit SentencePiece(std::unique_ptr<const Processor> processor)
+    SentencePiece(const std::string& file, const std::string& content,
+                  std::unique_ptr<const Processor> processor)
         : TokenizerModel(vocabulary_of(*processor)),
           processor_(std::move(processor)),
-          start_(start_of(*processor_)) {}
+          start_(start_of(*processor_)) {
+        if (!spaces_begin_pieces(*processor_)) return;
+        const std::vector<int> letter = processor_->EncodeAsIds("a");
+        if (letter.empty()) return;
+        const bool adds_space = processor_->IdToPiece(letter[0]).starts_with(space_mark);
+        if (start_.drops_more) {
+            // the part's own space is dropped, and added again
+            if (adds_space) later_ = processor_.get();
+        } else {
+            // a message of protobuf is changed by what is appended to it: normalizer_spec.add_dummy_prefix =
+            // false
+            without_added_space_ = load(file, content + "\x1a\x02\x18" + std::string(1, '\0'));
+            later_ = without_added_space_.get();
+        }
+    }
 
-    std::unique_ptr<Encoder> encoder() const override { return std::make_unique<PieceEncoder>(*processor_); }
+    std::unique_ptr<Encoder> encoder() const override {
+        return std::make_unique<PieceEncoder>(*processor_, later_);
+    }
     std::unique_ptr<Decoder> decoder() const override {
         return std::make_unique<PieceDecoder>(*processor_, start_);
     }
 
 private:
-    std::unique_ptr<const Processor> processor_;
+    std::unique_ptr<const Processor> processor_, without_added_space_;
+    const Processor* later_ =
+        nullptr;  // of the second part of a text and those that follow; nullptr: not cut
     Start start_;
 };
 
@@ -146,7 +204,7 @@ private:
 
 std::unique_ptr<const TokenizerModel> make_sentencepiece(const std::string& file,
                                                          const std::string& content) {
-    return std::make_unique<SentencePiece>(load(file, content));
+    return std::make_unique<SentencePiece>(file, content, load(file, content));
 }
 
 }  // namespace coeus
