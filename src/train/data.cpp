@@ -46,10 +46,15 @@ fs::path token_file(const Words& paths, const char* option, const Config& config
 // A run would go well with another tokenizer's ids, but what it writes could not be read.
 void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
     if (file.tokenizer_hash().empty() || !Tokenizer::is_at(folder)) return;
-    if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
-        log::warn(
-            "{} was made with another tokenizer than the one in {}: `coeus generate` will need --tokenizer",
-            file.path(), tokenizer.folder());
+    try {
+        if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
+            log::warn(
+                "{} was made with another tokenizer than the one in {}: `coeus generate` will need "
+                "--tokenizer",
+                file.path(), tokenizer.folder());
+    } catch (const ConfigError& error) {
+        log::warn("{}; `coeus generate` will need --tokenizer", error.what());
+    }
 }
 
 // Rank 0 finds or makes the file and looks at its ids while the others wait; then all open it.

@@ -24,7 +24,7 @@ public:
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
 
-    /// True where the constructor would find a tokenizer, damaged or not.
+    /// True where the constructor would find one, damaged or not.
     static bool is_at(const std::filesystem::path& place);
 
     /// Ids of a text, without BOS and EOS. The content of added tokens becomes these, but not with tiktoken's

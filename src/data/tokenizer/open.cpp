@@ -20,28 +20,20 @@ const char* const what_is_known =
     "tokenizer.json (`coeus tokenizer` makes one), a .model or .tiktoken file of tiktoken or SentencePiece, "
     "or vocab.json with merges.txt";
 
-// tokenizer.model goes before others; several others leave open which is meant.
-fs::path model_file(const fs::path& folder) {
-    if (fs::is_regular_file(folder / "tokenizer.model")) return folder / "tokenizer.model";
+// The files by which a folder's tokenizer is known: none, one, or several that leave open which is meant.
+std::vector<fs::path> main_files(const fs::path& folder) {
+    for (const char* name : {"tokenizer.json", "tokenizer.model"})
+        if (fs::is_regular_file(folder / name)) return {folder / name};
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(folder)) {
         const std::string extension = entry.path().extension().string();
         if (entry.is_regular_file() && (extension == ".model" || extension == ".tiktoken"))
             found.push_back(entry.path());
     }
+    if (found.empty() && fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt"))
+        return {folder / "vocab.json"};
     std::sort(found.begin(), found.end());
-    if (found.size() > 1)
-        throw ConfigError("{} holds {} and {}: name the file that is meant", folder.string(),
-                          found[0].filename().string(), found[1].filename().string());
-    return found.empty() ? fs::path() : found[0];
-}
-
-// The file by which a folder's tokenizer is known, or "".
-fs::path main_file(const fs::path& folder) {
-    if (fs::exists(folder / "tokenizer.json")) return folder / "tokenizer.json";
-    if (const fs::path model = model_file(folder); !model.empty()) return model;
-    if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt")) return folder / "vocab.json";
-    return {};
+    return found;
 }
 
 uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
@@ -86,15 +78,18 @@ OpenedTokenizer open_tokenizer(const fs::path& place) {
         throw ConfigError("{}: there is no such file or folder; a tokenizer is {}", place.string(),
                           what_is_known);
     if (!fs::is_directory(place)) return open_file(place);
-    const fs::path file = main_file(place);
-    if (file.empty())
+    const std::vector<fs::path> files = main_files(place);
+    if (files.empty())
         throw ConfigError("{}: no tokenizer in this folder; it is looked for as {}", place.string(),
                           what_is_known);
-    return open_file(file);
+    if (files.size() > 1)
+        throw ConfigError("{} holds {} and {}: name the file that is meant", place.string(),
+                          files[0].filename().string(), files[1].filename().string());
+    return open_file(files[0]);
 }
 
 bool holds_tokenizer(const fs::path& place) {
-    return fs::is_regular_file(place) || (fs::is_directory(place) && !main_file(place).empty());
+    return fs::is_regular_file(place) || (fs::is_directory(place) && main_files(place).size() == 1);
 }
 
 }  // namespace coeus

@@ -18,7 +18,7 @@ struct OpenedTokenizer {
 /// of these files itself. ConfigError: nothing of the kind, more than one, damaged, of an unknown kind.
 OpenedTokenizer open_tokenizer(const std::filesystem::path& place);
 
-/// True where a folder holds files of some tokenizer, or the path is such a file.
+/// True where a folder holds one tokenizer, or the path is a file.
 bool holds_tokenizer(const std::filesystem::path& place);
 
 }  // namespace coeus

@@ -181,6 +181,7 @@ TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama3"})");
     CHECK(Tokenizer(folder.path()).vocab_size() == 257 + 256);
     write_file(folder / "b.tiktoken", ranks({"ab", "cd"}));
+    CHECK_FALSE(Tokenizer::is_at(folder.path()));
     CHECK_THAT(problem(folder.path()), Contains("holds a.model and b.tiktoken: name the file that is meant"));
     CHECK(Tokenizer(folder / "b.tiktoken").vocab_size() == 258 + 256);
     write_file(folder / "tokenizer.model", ranks({}));
