@@ -70,6 +70,8 @@ coeus_find(coeus_openblas "cblas-openblas.h;cblas.h" openblas "OpenBLAS" libopen
 coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev tomlplusplus tomlplusplus)
 coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)
 coeus_find(coeus_pcre2 pcre2.h pcre2-8 "PCRE2" libpcre2-dev pcre2 pcre2)
+coeus_find(coeus_utf8proc utf8proc.h utf8proc "utf8proc" libutf8proc-dev utf8proc utf8proc)
+coeus_find(coeus_sentencepiece sentencepiece_processor.h sentencepiece "SentencePiece" libsentencepiece-dev sentencepiece sentencepiece)
 coeus_find(coeus_xxhash xxhash.h xxhash "xxHash" libxxhash-dev xxhash xxhash)
 coeus_find(coeus_zlib zlib.h z "zlib" zlib1g-dev zlib zlib)
 coeus_find(coeus_zstd zstd.h zstd "Zstandard" libzstd-dev zstd zstd)

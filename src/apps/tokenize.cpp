@@ -22,7 +22,7 @@ Flags tokenize_flags() {
         "field\n"
         "(one document each), these as .gz or .zst, folders of these. A file made of the same text and\n"
         "tokenizer is left as it is; a run that was interrupted goes on where it stopped.");
-    flags.add("tokenizer", "FOLDER", "", "with tokenizer.json")
+    flags.add("tokenizer", "FOLDER", "", "a tokenizer's folder, or its file")
         .add("output", "FILE.h5", "", "where to write")
         .add("threads", "N", "0", "0: all cores");
     return flags;

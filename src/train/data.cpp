@@ -55,11 +55,16 @@ fs::path token_file(const Source& source, const Config& config, int64_t vocab, c
 
 // A run would go well with another tokenizer's ids, but what it writes could not be read.
 void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
-    if (file.tokenizer_hash().empty() || !fs::exists(fs::path(folder) / "tokenizer.json")) return;
-    if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
-        log::warn(
-            "{} was made with another tokenizer than the one in {}: `coeus generate` will need --tokenizer",
-            file.path(), tokenizer.folder());
+    if (file.tokenizer_hash().empty() || !Tokenizer::is_at(folder)) return;
+    try {
+        if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
+            log::warn(
+                "{} was made with another tokenizer than the one in {}: `coeus generate` will need "
+                "--tokenizer",
+                file.path(), tokenizer.folder());
+    } catch (const ConfigError& error) {
+        log::warn("{}; `coeus generate` will need --tokenizer", error.what());
+    }
 }
 
 // Rank 0 finds or makes the files and looks at their ids while the others wait; then all open them.

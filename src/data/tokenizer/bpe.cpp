@@ -3,59 +3,110 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <limits>
 
 namespace coeus {
 
 namespace {
 
-// Long pieces hardly ever come again; and a cache past the size of the processor's own caches is rebuilt.
-constexpr size_t longest_cached = 64, most_cached_words = 1 << 17;
+// A cache past the size of the processor's own caches is rebuilt.
+constexpr size_t most_cached_words = 1 << 17;
+// Up to here looking at all pairs for the next merge is faster than keeping them in order.
+constexpr size_t most_few = 48;
+constexpr int32_t no_merge = std::numeric_limits<int32_t>::max();
 
-size_t slot_of(uint64_t pair) {
-    return size_t((pair * 0x9E3779B97F4A7C15u) >> 20);
+// The product's upper bits depend on all of the pair.
+size_t slot_of(uint64_t pair, int shift) {
+    return size_t((pair * 0x9E3779B97F4A7C15u) >> shift);
 }
 
 }  // namespace
 
 Bpe::Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
          bool whole_pieces)
-    : merges_(std::bit_ceil(2 * merges.size() + 2), Ranked{free_slot, 0, 0}), whole_pieces_(whole_pieces) {
+    : merges_(std::bit_ceil(2 * merges.size() + 2), Ranked{free_slot, 0, 0}),
+      shift_(64 - std::countr_zero(merges_.size())),
+      whole_pieces_(whole_pieces) {
     id_of_byte_.fill(-1);
     for (size_t id = 0; id < bytes_of_id.size(); ++id) {
         if (!bytes_of_id[id]) continue;
         if (bytes_of_id[id]->size() == 1) id_of_byte_[uint8_t((*bytes_of_id[id])[0])] = int32_t(id);
-        if (whole_pieces) id_of_piece_.emplace(*bytes_of_id[id], int32_t(id));
+        if (whole_pieces && !bytes_of_id[id]->empty())
+            id_of_piece_.at(*bytes_of_id[id], 0, bytes_of_id[id]->size()) = int32_t(id);
     }
-    for (size_t rank = 0; rank < merges.size(); ++rank) {
-        const uint64_t pair = (uint64_t(merges[rank].left) << 32) | uint32_t(merges[rank].right);
-        size_t at = slot_of(pair) & (merges_.size() - 1);
+    for (const Merge& merge : merges) {
+        const uint64_t pair = (uint64_t(merge.left) << 32) | uint32_t(merge.right);
+        size_t at = slot_of(pair, shift_);
         while (merges_[at].pair != free_slot && merges_[at].pair != pair)
             at = (at + 1) & (merges_.size() - 1);
-        if (merges_[at].pair == free_slot) merges_[at] = {pair, int32_t(rank), merges[rank].result};
+        if (merges_[at].pair == free_slot) merges_[at] = {pair, merge.rank, merge.result};
     }
 }
 
 const Bpe::Ranked* Bpe::find(int32_t left, int32_t right) const {
     const uint64_t pair = (uint64_t(left) << 32) | uint32_t(right);
-    for (size_t at = slot_of(pair) & (merges_.size() - 1);; at = (at + 1) & (merges_.size() - 1)) {
+    for (size_t at = slot_of(pair, shift_);; at = (at + 1) & (merges_.size() - 1)) {
         if (merges_[at].pair == pair) return &merges_[at];
         if (merges_[at].pair == free_slot) return nullptr;
     }
 }
 
-void Bpe::Encoder::encode(std::string_view piece, std::vector<int32_t>& ids) {
-    if (piece.size() > longest_cached) return merge(piece, ids);
-    if (cache_.size() >= most_cached_words) {
+void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) {
+    if (cache_.size() > most_cached_words) {
         cache_.clear();
         ids_.clear();
     }
-    Known& known = cache_[piece];
-    if (known.count == 0) {
-        known.begin = uint32_t(ids_.size());
-        merge(piece, ids_);
-        known.count = uint32_t(ids_.size()) - known.begin;
+    const size_t before = ids.size();
+    merge(text.substr(begin, end - begin), ids);
+    Known& known = cache_.at(text, begin, end);
+    known.count = int32_t(ids.size() - before);
+    if (known.count <= 3) {
+        std::copy(ids.begin() + ptrdiff_t(before), ids.end(), known.ids);
+    } else {
+        known.ids[0] = int32_t(ids_.size());
+        ids_.insert(ids_.end(), ids.begin() + ptrdiff_t(before), ids.end());
     }
-    ids.insert(ids.end(), ids_.begin() + known.begin, ids_.begin() + known.begin + known.count);
+}
+
+void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
+    if (bpe_->whole_pieces_)
+        if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
+    parts_.clear();
+    for (const char byte : piece)
+        if (const int32_t id = bpe_->id_of_byte_[uint8_t(byte)]; id >= 0) parts_.push_back(id);
+    parts_.size() <= most_few ? merge_few(ids) : merge_many(ids);
+}
+
+// Parts, and for each the rank and the result of its merge with the next.
+void Bpe::Encoder::merge_few(std::vector<int32_t>& ids) {
+    size_t count = parts_.size();
+    ranks_.resize(count);
+    results_.resize(count);
+    const auto look_up = [&](size_t i) {
+        const Ranked* const ranked = i + 1 < count ? bpe_->find(parts_[i], parts_[i + 1]) : nullptr;
+        ranks_[i] = ranked ? ranked->rank : no_merge;
+        results_[i] = ranked ? ranked->result : -1;
+    };
+    for (size_t i = 0; i < count; ++i) look_up(i);
+    while (count > 1) {
+        const auto best =
+            std::min_element(ranks_.begin(), ranks_.begin() + ptrdiff_t(count));  // the leftmost
+        if (*best == no_merge) break;
+        const auto at = size_t(best - ranks_.begin());
+        parts_[at] = results_[at];
+        --count;
+        const auto close_gap = [&](std::vector<int32_t>& all) {
+            std::copy(all.begin() + ptrdiff_t(at) + 2, all.begin() + ptrdiff_t(count) + 1,
+                      all.begin() + ptrdiff_t(at) + 1);
+        };
+        close_gap(parts_);
+        close_gap(ranks_);
+        close_gap(results_);
+        look_up(at);
+        if (at > 0) look_up(at - 1);
+    }
+    ids.insert(ids.end(), parts_.begin(), parts_.begin() + ptrdiff_t(count));
 }
 
 // Queues the merge of a symbol with its right neighbour, if there is one.
@@ -69,15 +120,10 @@ void Bpe::Encoder::offer(int32_t left) {
     std::push_heap(candidates_.begin(), candidates_.end(), std::greater<>());
 }
 
-void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
-    if (bpe_->whole_pieces_) {
-        const auto whole = bpe_->id_of_piece_.find(std::string(piece));
-        if (whole != bpe_->id_of_piece_.end()) return ids.push_back(whole->second);
-    }
+void Bpe::Encoder::merge_many(std::vector<int32_t>& ids) {
     symbols_.clear();
-    for (char byte : piece) {
-        const int32_t id = bpe_->id_of_byte_[uint8_t(byte)], here = int32_t(symbols_.size());
-        if (id < 0) continue;
+    for (const int32_t id : parts_) {
+        const auto here = int32_t(symbols_.size());
         if (here > 0) symbols_.back().next = here;
         symbols_.push_back({id, here - 1, -1});
     }

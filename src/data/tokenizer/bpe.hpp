@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <queue>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,11 +18,12 @@ class Bpe {
 public:
     struct Merge {
         int32_t left, right, result;
+        int32_t rank;  ///< the lowest is merged first
     };
 
-    /// `bytes_of_id`: each id's bytes, nothing for ids that are no part of the model. Merges in the order in
-    /// which they were learnt; of two for one pair the first counts. `whole_pieces`: a piece that is in the
-    /// vocabulary is that token, whatever the merges make of it (tokenizer.json: ignore_merges).
+    /// `bytes_of_id`: each id's bytes, nothing for ids that are no part of the model. Of two merges for one
+    /// pair the first counts. `whole_pieces`: a piece that is in the vocabulary is that token, whatever the
+    /// merges make of it (tokenizer.json: ignore_merges).
     Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
         bool whole_pieces);
 
@@ -32,11 +31,24 @@ public:
     class Encoder {
     public:
         explicit Encoder(const Bpe& bpe) : bpe_(&bpe) {}
-        /// Appends the ids of a piece. Bytes that the vocabulary lacks vanish.
-        void encode(std::string_view piece, std::vector<int32_t>& ids);
+        /// Appends the ids of the piece text[begin, end). Bytes that the vocabulary lacks vanish.
+        void encode(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids) {
+            if (end - begin > longest_cached) return merge(text.substr(begin, end - begin), ids);
+            const Known& known = cache_.at(text, begin, end);
+            if (known.count == is_new) return encode_new(text, begin, end, ids);
+            const int32_t* const first = known.count <= 3 ? known.ids : ids_.data() + known.ids[0];
+            for (int32_t i = 0; i < known.count; ++i) ids.push_back(first[i]);
+        }
 
     private:
+        // Long pieces hardly ever come again.
+        static constexpr size_t longest_cached = 64;
+        static constexpr int32_t is_new = -1;
+
+        void encode_new(std::string_view text, size_t begin, size_t end, std::vector<int32_t>& ids);
         void merge(std::string_view piece, std::vector<int32_t>& ids);
+        void merge_few(std::vector<int32_t>& ids);
+        void merge_many(std::vector<int32_t>& ids);
         void offer(int32_t left);
 
         struct Symbol {
@@ -49,10 +61,12 @@ public:
             }
         };
         struct Known {
-            uint32_t begin = 0, count = 0;  // in ids_; count 0: new
+            int32_t count = is_new;
+            int32_t ids[3];  // or, where these are too few, the first's place in ids_
         };
 
         const Bpe* bpe_;
+        std::vector<int32_t> parts_, ranks_, results_;  // see merge_few
         std::vector<Symbol> symbols_;
         std::vector<Candidate> candidates_;  // a heap, smallest first
         WordMap<Known> cache_;
@@ -70,8 +84,9 @@ private:
 
     std::array<int32_t, 256> id_of_byte_;
     std::vector<Ranked> merges_;  // open addressing, a power of two
+    int shift_;                   // of a pair's hash to an index
     bool whole_pieces_;
-    std::unordered_map<std::string, int32_t> id_of_piece_;  // only with whole_pieces
+    WordMap<int32_t> id_of_piece_;  // only with whole_pieces
 };
 
 }  // namespace coeus
