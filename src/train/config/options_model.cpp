@@ -23,7 +23,7 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(model.flavor),
               "size, a name of the family's table; hf: shapes of hf_assets_path/config.json"),
         works(COEUS_FIELD(model.hf_assets_path),
-              "folder with tokenizer.json, and config.json and weights where they are used"),
+              "folder with the tokenizer, and config.json and weights where they are used"),
         works(COEUS_FIELD(model.tokenizer_path),
               "the tokenizer's place where it is not hf_assets_path (torchtitan's older option)"),
         works(COEUS_FIELD(model.norm_type),
