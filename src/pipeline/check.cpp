@@ -168,7 +168,7 @@ private:
         } while (rank != circle.front().at.rank);
         const auto earliest =
             std::ranges::min_element(circle, {}, [](const Waiting& w) { return w.at.cell; });
-        std::ranges::rotate(circle, earliest);
+        std::rotate(circle.begin(), earliest, circle.end());
         std::string rest;
         for (size_t i = 1; i < circle.size(); ++i)
             rest += fmt::format("; there {} (cell {}) waits for {} ({})", text_of(circle[i].action),

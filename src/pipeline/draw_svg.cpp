@@ -78,7 +78,7 @@ private:
     }
 
     void begin() {
-        const int width = left + width_ + right_of_rows, height = bottom_ + 74;
+        const int width = left + width_ + right_of_rows, height = bottom_ + 88;
         put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)",
             width, height);
         put("<title>{}: {}</title>", escaped(table_.name), shape_text(table_));
@@ -147,7 +147,7 @@ private:
             for (const TimedAction& timed : row)
                 there[size_t(timed.action.kind)] = true, pairs |= timed.second_of_pair;
         double at = left;
-        const int y = bottom_ + 40;
+        const int y = bottom_ + 34;
         const auto entry = [&](const char* text) {
             put(R"(<text x="{:.6g}" y="{}">{}</text>)", at + 4, y + 12, text);
             at += 24 + 6.3 * double(std::strlen(text));
@@ -164,6 +164,8 @@ private:
             at += 17;
             entry("overlap");
         }
+        put(R"(<text class="small" x="{}" y="{}">numbers: micro-batches{}</text>)", left, y + 36,
+            most_stages_ > 1 ? "; strong to pale: first to last stage of the rank" : "");
     }
 
     const Timetable& table_;

@@ -23,7 +23,7 @@ struct Glyph {
 using Line = std::vector<Glyph>;
 
 std::string label_of(const Timetable& table, const Action& action) {
-    const std::string text = text_of(action);
+    std::string text = text_of(action);
     if (table.stages() > table.ranks()) return text;
     return text.substr(text.find_first_not_of("0123456789"));  // the stage is the rank
 }
