@@ -4,6 +4,7 @@
 #include "generate.hpp"
 #include "info.hpp"
 #include "report.hpp"
+#include "schedule.hpp"
 #include "tokenizer.hpp"
 #include "train.hpp"
 
@@ -15,6 +16,7 @@ const std::vector<Command>& commands() {
         {"generate", "write text with a trained model", generate, generate_help},
         {"info", "show what a checkpoint or token file holds; --verify checks it", info, info_help},
         {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
+        {"schedule", "show a pipeline schedule: timetable, bubble, frames alive", schedule, schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
     };

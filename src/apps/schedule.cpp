@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus schedule --name 1F1B --pp 4 --microbatches 8: the timetable of a pipeline schedule, or of a CSV file,
+// with its bubble and the frames it keeps alive; as text, as a picture, as CSV.
+#include "schedule.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/pipeline/draw.hpp"
+#include "coeus/pipeline/from_file.hpp"
+#include "coeus/pipeline/lower.hpp"
+#include "coeus/train/flags.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace coeus::apps {
+
+namespace {
+
+Flags schedule_flags() {
+    std::string names;
+    for (const Schedule& schedule : schedules())
+        names += fmt::format("\n  {:<22} {}", schedule.name, schedule.summary);
+    Flags flags(
+        "schedule", "--name NAME --pp P --microbatches M | --csv FILE", "",
+        "Shows what each rank of a pipeline does and when, where forward (F) and each half of the "
+        "backward (I, W)\n"
+        "take 1 and the whole backward (B) takes 2, how long the ranks idle, and how many micro-batches "
+        "each keeps.\n"
+        "Schedules:" +
+            names);
+    flags.add("name", "NAME", "", "as in parallelism.pipeline_parallel_schedule")
+        .add("pp", "P", "", "ranks of the pipeline")
+        .add("microbatches", "M", "", "micro-batches of a step")
+        .add("virtual", "V", "", "stages on each rank; default: 1 or 2, as the schedule has")
+        .add("csv", "FILE", "", "a timetable of one's own, in PyTorch's format, instead")
+        .add("svg", "FILE", "", "write a picture")
+        .add("output", "FILE", "", "write the timetable as CSV in PyTorch's format")
+        .add_switch("lowered", "write it with sends and receives");
+    return flags;
+}
+
+Timetable from_name(const Flags& flags) {
+    const std::string& name = flags.required("name");
+    const Schedule* schedule = find_schedule(name);
+    if (!schedule) throw ConfigError("--name {}: {}", name, unknown_schedule_text(name));
+    for (const char* needed : {"pp", "microbatches"}) flags.required(needed);
+    PipelineShape shape = {.ranks = int(flags.integer("pp", 1, 1024)),
+                           .microbatches = int(flags.integer("microbatches", 1, 4096)),
+                           .virtual_stages = schedule->default_virtual_stages};
+    if (flags.given("virtual")) shape.virtual_stages = int(flags.integer("virtual", 1, 64));
+    if (const auto refusal = schedule->refusal(shape)) {
+        const bool of_microbatches = refusal->field == Refusal::Field::microbatches;
+        throw ConfigError(
+            "--{} {}: {}; the nearest that works is {}", of_microbatches ? "microbatches" : "virtual",
+            of_microbatches ? shape.microbatches : shape.virtual_stages, refusal->rule, refusal->nearest);
+    }
+    return schedule->timetable(shape);
+}
+
+Timetable from_csv(const Flags& flags) {
+    for (const char* other : {"name", "pp", "microbatches", "virtual"})
+        if (flags.given(other))
+            throw ConfigError("--{} and --csv exclude each other: the file says it all", other);
+    return read_timetable(flags.text("csv"));
+}
+
+void write(const std::string& path, const std::string& content) {
+    std::ofstream file(path, std::ios::binary);
+    file << content;
+    file.close();
+    if (!file) throw SystemError(fmt::format("cannot write {}: {}", path, errno_text(errno)));
+}
+
+TextStyle terminal_style() {
+    winsize size{};
+    if (!log::is_terminal(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) size.ws_col = 0;
+    return {.color = log::colored(), .width = size.ws_col};
+}
+
+// "4" where all ranks have the same, else "4 3 2 1".
+std::string per_rank(const std::vector<int>& values) {
+    if (std::ranges::all_of(values, [&](int v) { return v == values[0]; }))
+        return fmt::format("{}{}", values[0], values.size() > 1 ? " on each rank" : "");
+    std::vector<std::string> parts;
+    for (const int value : values) parts.push_back(std::to_string(value));
+    return join(parts, " ") + ", rank by rank";
+}
+
+void line(const char* name, const std::string& value) {
+    fmt::print("{:<15} {}\n", name, value);
+}
+
+void print(const Timetable& table, const Simulation& simulation, const Timetable& lowered) {
+    fmt::print("{}: {}\n\n{}\n", table.name, shape_text(table),
+               timetable_text(table, simulation, terminal_style()));
+    line("time", fmt::format("{}, of which a rank works {}", simulation.makespan, simulation.busy[0]));
+    line("bubble", fmt::format("{:.1f} %", 100 * simulation.bubble_fraction));
+    line("frames alive", per_rank(simulation.peak_frames));
+    if (std::ranges::max(simulation.peak_owed_weights) > 0)
+        line("weights owed", per_rank(simulation.peak_owed_weights));
+    int sends = 0;
+    for (const Row& row : lowered.rows)
+        for (const Cell& cell : row)
+            for (const Action& action : cell) sends += action.sends();
+    line("messages", with_commas(sends));
+}
+
+}  // namespace
+
+void schedule_help() {
+    schedule_flags().print_help();
+}
+
+int schedule(const Arguments& arguments) {
+    Flags flags = schedule_flags();
+    flags.parse(arguments);
+    if (!flags.given("name") && !flags.given("csv"))
+        throw ConfigError("coeus schedule needs --name or --csv; see coeus help schedule");
+    const Timetable table = flags.given("csv") ? from_csv(flags) : from_name(flags);
+    if (flags.given("lowered") && !flags.given("output"))
+        throw ConfigError("--lowered concerns --output FILE, which is not given");
+    const Simulation simulation = simulate(table);
+    const Timetable lowered = lower(table);
+    prove_unbuffered(lowered, Queues::one);
+    prove_unbuffered(lowered, Queues::per_channel);
+    print(table, simulation, lowered);
+    if (flags.given("svg")) write(flags.text("svg"), timetable_svg(table, simulation));
+    if (flags.given("output"))
+        write(flags.text("output"), csv_text(flags.given("lowered") ? lowered : table));
+    return 0;
+}
+
+}  // namespace coeus::apps

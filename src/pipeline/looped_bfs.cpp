@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoopedBFS (Lamy-Poirier 2023, breadth-first pipelines): several stages on a rank, each runs all its
+// micro-batches before the next one. Each stage's weights are needed twice a step, in one go, which suits
+// FSDP.
+#include "built_in.hpp"
+
+namespace coeus::pipeline {
+
+namespace {
+
+std::optional<Refusal> broken_rule(const PipelineShape&) {
+    return std::nullopt;
+}
+
+Row row(const PipelineShape& shape, int rank) {
+    Row row;
+    for (int stage = rank; stage < shape.stages(); stage += shape.ranks)
+        for (int m = 0; m < shape.microbatches; ++m) row.emplace_back(F(stage, m));
+    for (int stage = shape.stages() - shape.ranks + rank; stage >= 0; stage -= shape.ranks)
+        for (int m = shape.microbatches - 1; m >= 0; --m) row.emplace_back(B(stage, m));
+    return row;
+}
+
+}  // namespace
+
+const Schedule looped_bfs = {
+    "LoopedBFS", "GPipe with several stages on a rank, stage by stage", 2, Placement::loop, broken_rule, row};
+
+}  // namespace coeus::pipeline

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pipeline/lower.hpp"
+
+#include "coeus/base/error.hpp"
+#include "play.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace coeus {
+
+namespace {
+
+// One message: both of its ends, and when it takes place.
+struct Message {
+    int64_t time;
+    Action send, receive;
+};
+
+// In the order in which they are sent. Two rows that share several messages of one time need them in the same
+// order, so that the order is total: by time, then by channel.
+std::vector<Message> messages_of(const Timetable& table, const pipeline::Played& played) {
+    std::vector<Message> messages;
+    const auto add = [&](int64_t time, ActionKind send, ActionKind receive, int from, int to,
+                         int microbatch) {
+        const int sender = table.placement.rank_of(from), receiver = table.placement.rank_of(to);
+        if (sender == receiver) return;
+        messages.push_back({time, {send, from, microbatch, receiver}, {receive, to, microbatch, sender}});
+    };
+    for (const auto& row : played.rows) {
+        for (size_t i = 0; i < row.size(); ++i) {
+            const auto& [action, cell, second, start, end] = row[i];
+            // both messages of a pair leave at its end
+            const bool first_of_pair = i + 1 < row.size() && row[i + 1].cell == cell;
+            const int64_t time = first_of_pair ? row[i + 1].end : end;
+            using enum ActionKind;
+            if (action.kind == forward && action.stage + 1 < table.stages())
+                add(time, send_forward, receive_forward, action.stage, action.stage + 1, action.microbatch);
+            if (action.gives_input_gradient() && action.stage > 0)
+                add(time, send_backward, receive_backward, action.stage, action.stage - 1, action.microbatch);
+        }
+    }
+    std::ranges::sort(messages, {}, [](const Message& m) { return std::tuple(m.time, m.send.channel()); });
+    return messages;
+}
+
+}  // namespace
+
+Timetable lower(const Timetable& table, const CostModel& cost) {
+    require(std::min({cost.forward, cost.backward, cost.backward_input, cost.backward_weight}) > 0,
+            "every computation takes time");
+    check(table);
+    const pipeline::Played played = pipeline::play(table, cost, pipeline::Pairs::together);
+
+    Timetable lowered = {table.name, table.placement, table.microbatches, {}};
+    lowered.rows.resize(table.rows.size());
+    std::vector<size_t> next(table.rows.size());  // of played.rows
+    const auto copy_cells_before = [&](int rank, int64_t time) {
+        const auto& timed = played.rows[size_t(rank)];
+        size_t& i = next[size_t(rank)];
+        while (i < timed.size() && timed[i].start < time) {
+            const Cell& cell = table.rows[size_t(rank)][size_t(timed[i].cell)];
+            lowered.rows[size_t(rank)].push_back(cell);
+            i += size_t(cell.size());
+        }
+    };
+    for (const Message& message : messages_of(table, played)) {
+        const int sender = message.receive.peer, receiver = message.send.peer;
+        copy_cells_before(sender, message.time);
+        copy_cells_before(receiver, message.time);
+        lowered.rows[size_t(sender)].emplace_back(message.send);
+        lowered.rows[size_t(receiver)].emplace_back(message.receive);
+    }
+    for (int rank = 0; rank < table.ranks(); ++rank) copy_cells_before(rank, INT64_MAX);
+    return lowered;
+}
+
+std::vector<int> peak_received(const Timetable& lowered) {
+    std::vector<int> peaks;
+    for (int rank = 0; rank < lowered.ranks(); ++rank) {
+        int waiting = 0, peak = 0;
+        for (const Cell& cell : lowered.rows[size_t(rank)]) {
+            for (const Action& action : cell) {
+                if (!action.computes() && !action.sends()) peak = std::max(peak, ++waiting);
+                const auto need = pipeline::need_of(action, lowered.stages());
+                if (need && lowered.placement.rank_of(need->stage) != rank) --waiting;
+            }
+        }
+        peaks.push_back(peak);
+    }
+    return peaks;
+}
+
+}  // namespace coeus

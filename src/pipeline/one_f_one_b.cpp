@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// 1F1B (PipeDream-Flush, Narayanan et al. 2021): rank r runs P - r forwards ahead, then one backward and one
+// forward in turn, so that no rank keeps more than P frames.
+#include "built_in.hpp"
+
+#include <fmt/core.h>
+
+namespace coeus::pipeline {
+
+namespace {
+
+std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+    if (auto rule = needs_virtual_stages("1F1B", shape, 1)) return rule;
+    if (shape.microbatches >= shape.ranks) return std::nullopt;
+    return Refusal{Refusal::Field::microbatches,
+                   fmt::format("1F1B on {0} ranks needs at least {0} micro-batches", shape.ranks)};
+}
+
+Row row(const PipelineShape& shape, int rank) {
+    const int ahead = shape.ranks - rank;
+    Row row;
+    for (int m = 0; m < ahead; ++m) row.emplace_back(F(rank, m));
+    for (int m = 0; m < shape.microbatches; ++m) {
+        row.emplace_back(B(rank, m));
+        if (m + ahead < shape.microbatches) row.emplace_back(F(rank, m + ahead));
+    }
+    return row;
+}
+
+}  // namespace
+
+const Schedule one_f_one_b = {"1F1B", "one forward, one backward in turn", 1, Placement::loop, broken_rule,
+                              row};
+
+}  // namespace coeus::pipeline
