@@ -50,10 +50,10 @@ Timetable from_name(const Flags& flags) {
     const Schedule* schedule = find_schedule(name);
     if (!schedule) throw ConfigError("--name {}: {}", name, unknown_schedule_text(name));
     for (const char* needed : {"pp", "microbatches"}) flags.required(needed);
-    PipelineShape shape = {.ranks = int(flags.integer("pp", 1, 1024)),
-                           .microbatches = int(flags.integer("microbatches", 1, 4096)),
+    PipelineShape shape = {.ranks = int(flags.integer("pp", 1, 256)),
+                           .microbatches = int(flags.integer("microbatches", 1, 1024)),
                            .virtual_stages = schedule->default_virtual_stages};
-    if (flags.given("virtual")) shape.virtual_stages = int(flags.integer("virtual", 1, 64));
+    if (flags.given("virtual")) shape.virtual_stages = int(flags.integer("virtual", 1, 8));
     if (const auto refusal = schedule->refusal(shape)) {
         const bool of_microbatches = refusal->field == Refusal::Field::microbatches;
         throw ConfigError(

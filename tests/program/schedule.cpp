@@ -60,7 +60,7 @@ TEST_CASE("program: schedule says what is wrong, exit 2") {
     check({"--name", "1F1B", "--microbatches", "8"}, "coeus schedule needs --pp");
     check({"--name", "1F1B", "--pp", "4"}, "coeus schedule needs --microbatches");
     check({"--name", "1F1B", "--pp", "0", "--microbatches", "8"},
-          "coeus schedule: --pp must be a whole number of at least 1 and at most 1024, is \"0\"");
+          "coeus schedule: --pp must be a whole number of at least 1 and at most 256, is \"0\"");
     check({"--name", "1F1B", "--pp", "4", "--microbatches", "3"},
           "--microbatches 3: 1F1B on 4 ranks needs at least 4 micro-batches; the nearest that works is 4");
     check({"--name", "1F1B", "--pp", "4", "--microbatches", "8", "--virtual", "2"},

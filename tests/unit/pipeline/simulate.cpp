@@ -183,6 +183,8 @@ TEST_CASE("a wrong table is refused with its first offending action") {
     refuses("0B0,0F0\n", "rank 0, cell 0: 0B0 needs 0F0, which comes only in cell 1");
     refuses("0F0,0W0,,0I0\n", "rank 0, cell 1: 0W0 needs 0I0, which comes only in cell 3");
     refuses("0F0,2F0,0B0,2B0\n1F0,1B0\n", "rank 0, cell 2: 0B0 needs 2B0, which comes only in cell 3");
+    refuses("0F0,2F0,0I0,2I0,0W0,2W0\n1F0,1B0\n",
+            "rank 0, cell 2: 0I0 needs 2I0, which comes only in cell 3");
     refuses("2F0,0F0,2B0,0B0\n1F0,1B0\n", "rank 0, cell 0: 2F0 needs 0F0, which comes only in cell 1");
     refuses("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n",
             "rank 0, cell 1: 0B0 waits for ever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for 0F1 "
