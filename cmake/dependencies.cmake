@@ -73,4 +73,6 @@ coeus_find(coeus_openblas cblas-openblas.h openblas "OpenBLAS" libopenblas-openm
 coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev tomlplusplus tomlplusplus)
 coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)
 coeus_find(coeus_pcre2 pcre2.h pcre2-8 "PCRE2" libpcre2-dev pcre2 pcre2)
+coeus_find(coeus_utf8proc utf8proc.h utf8proc "utf8proc" libutf8proc-dev utf8proc utf8proc)
+coeus_find(coeus_sentencepiece sentencepiece_processor.h sentencepiece "SentencePiece" libsentencepiece-dev sentencepiece sentencepiece)
 coeus_find(coeus_xxhash xxhash.h xxhash "xxHash" libxxhash-dev xxhash xxhash)

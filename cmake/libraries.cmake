@@ -34,7 +34,7 @@ coeus_library(models USES layers state comm kernels device base)
 coeus_library(pipeline USES models layers state comm kernels device base)
 coeus_library(optim USES state comm kernels device base)
 coeus_library(io USES state comm device file base)
-coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 Threads::Threads)
+coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
 coeus_library(plan USES pipeline models layers state comm kernels device base)
 coeus_library(train USES plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES Boost::program_options Threads::Threads)

@@ -18,7 +18,7 @@ Flags tokenize_flags() {
         "reads:\n"
         "/tokens, /documents. INPUT: text files (one document each), JSON lines with a \"text\" field (one\n"
         "document a line), folders of these. A file made of the same text and tokenizer is left as it is.");
-    flags.add("tokenizer", "FOLDER", "", "with tokenizer.json")
+    flags.add("tokenizer", "FOLDER", "", "a tokenizer's folder, or its file")
         .add("output", "FILE.h5", "", "where to write")
         .add("threads", "N", "0", "0: all cores");
     return flags;

@@ -114,10 +114,11 @@ private:
     }
     void begin_document(Encoded& out) const {
         out.documents.push_back(int64_t(out.ids.size()));
-        if (const auto bos = tokenizer_->bos_id()) out.ids.push_back(*bos);
+        append(tokenizer_->document_ends().before, out);
     }
-    void end_document(Encoded& out) const {
-        if (const auto eos = tokenizer_->eos_id()) out.ids.push_back(*eos);
+    void end_document(Encoded& out) const { append(tokenizer_->document_ends().after, out); }
+    static void append(const std::vector<int32_t>& ids, Encoded& out) {
+        out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     }
 
     const Tokenizer* tokenizer_;

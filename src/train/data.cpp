@@ -45,7 +45,7 @@ fs::path token_file(const Words& paths, const char* option, const Config& config
 
 // A run would go well with another tokenizer's ids, but what it writes could not be read.
 void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
-    if (file.tokenizer_hash().empty() || !fs::exists(fs::path(folder) / "tokenizer.json")) return;
+    if (file.tokenizer_hash().empty() || !Tokenizer::is_at(folder)) return;
     if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
         log::warn(
             "{} was made with another tokenizer than the one in {}: `coeus generate` will need --tokenizer",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back. Reads byte-level BPE from a Hugging Face tokenizer.json, as Llama 3 and GPT-2
-// have it and as `coeus tokenizer` writes it; another kind is refused by name.
-//   text -> added tokens cut out -> regular expression cuts pieces -> BPE merges the bytes of each piece
+// Text to token ids and back, with whatever the model was published with: a Hugging Face tokenizer.json with
+// a byte-level BPE (Llama 3, GPT-2, Qwen, GPT-OSS, DeepSeek, and what `coeus tokenizer` writes), tiktoken's
+// or SentencePiece's .model file, GPT-2's vocab.json and merges.txt. Another kind is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,22 @@ namespace coeus {
 
 class Tokenizer {
 public:
-    /// Reads tokenizer.json and, where it exists, tokenizer_config.json (for BOS and EOS). ConfigError: a
-    /// file is missing or damaged, or of a kind that is not built yet.
-    explicit Tokenizer(const std::filesystem::path& folder);
+    /// From a folder that holds one of these, or from the file itself; tokenizer_config.json beside it is
+    /// read too, where it exists. ConfigError: nothing is there, it is damaged, or of an unknown kind.
+    explicit Tokenizer(const std::filesystem::path& place);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
 
-    /// Ids of a text, without BOS and EOS. The content of added tokens becomes these. Bytes that are not
-    /// UTF-8 are replaced by U+FFFD first. One thread; use an Encoder each for several.
+    /// True where the constructor would find a tokenizer, damaged or not.
+    static bool is_at(const std::filesystem::path& place);
+
+    /// Ids of a text, without BOS and EOS. The content of added tokens becomes these, but not with tiktoken's
+    /// files, whose users take a document's "<|end_of_text|>" as text. Bytes that are not UTF-8 are replaced
+    /// by U+FFFD first. One thread; use an Encoder each for several.
     std::vector<int32_t> encode(std::string_view text) const;
+    /// The same for a prompt: with every kind, special tokens written out become these tokens.
+    std::vector<int32_t> encode_prompt(std::string_view text) const;
     /// Bytes that do not form UTF-8 come out as U+FFFD. ConfigError: an id outside the vocabulary.
     std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
     /// The bytes of one token, perhaps a part of a character. ConfigError: an id outside the vocabulary.
@@ -36,8 +42,18 @@ public:
     int64_t vocab_size() const;
     std::optional<int32_t> bos_id() const;
     std::optional<int32_t> eos_id() const;
-    /// Of the content of tokenizer.json, 16 hex digits: tells whether a token file was made with it.
+    /// Ids in front of a text and behind it.
+    struct Ends {
+        std::vector<int32_t> before, after;
+    };
+    /// What the tokenizer's own template (its post-processor) adds to any text.
+    const Ends& own_ends() const;
+    /// What a document of training stands between: the template's tokens, and BOS and EOS where the template
+    /// has not added them already.
+    const Ends& document_ends() const;
+    /// Of the content of all files read, 16 hex digits: tells whether a token file was made with it.
     const std::string& hash() const;
+    /// Where it was read from: the constructor's argument.
     const std::string& folder() const;
 
     /// True where a text may be encoded in parts: see Encoder::encode_part.
@@ -65,8 +81,10 @@ public:
     /// Decodes ids one by one, for output while generating: holds back bytes of an incomplete character.
     class Stream {
     public:
-        explicit Stream(const Tokenizer& tokenizer, bool skip_special = true)
-            : tokenizer_(&tokenizer), skip_special_(skip_special) {}
+        explicit Stream(const Tokenizer& tokenizer, bool skip_special = true);
+        ~Stream();
+        Stream(Stream&&) noexcept;
+        Stream& operator=(Stream&&) noexcept;
         /// The text that became complete with this id, often "".
         std::string push(int32_t id);
         /// What is left at the end, with U+FFFD for an incomplete character.
@@ -75,7 +93,8 @@ public:
     private:
         const Tokenizer* tokenizer_;
         bool skip_special_;
-        std::string held_;
+        struct State;
+        std::unique_ptr<State> state_;
     };
 
 private:

@@ -26,12 +26,12 @@ Bpe::Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::
         if (bytes_of_id[id]->size() == 1) id_of_byte_[uint8_t((*bytes_of_id[id])[0])] = int32_t(id);
         if (whole_pieces) id_of_piece_.emplace(*bytes_of_id[id], int32_t(id));
     }
-    for (size_t rank = 0; rank < merges.size(); ++rank) {
-        const uint64_t pair = (uint64_t(merges[rank].left) << 32) | uint32_t(merges[rank].right);
+    for (const Merge& merge : merges) {
+        const uint64_t pair = (uint64_t(merge.left) << 32) | uint32_t(merge.right);
         size_t at = slot_of(pair) & (merges_.size() - 1);
         while (merges_[at].pair != free_slot && merges_[at].pair != pair)
             at = (at + 1) & (merges_.size() - 1);
-        if (merges_[at].pair == free_slot) merges_[at] = {pair, int32_t(rank), merges[rank].result};
+        if (merges_[at].pair == free_slot) merges_[at] = {pair, merge.rank, merge.result};
     }
 }
 

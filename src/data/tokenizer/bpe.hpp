@@ -20,11 +20,12 @@ class Bpe {
 public:
     struct Merge {
         int32_t left, right, result;
+        int32_t rank;  ///< the lowest is merged first
     };
 
-    /// `bytes_of_id`: each id's bytes, nothing for ids that are no part of the model. Merges in the order in
-    /// which they were learnt; of two for one pair the first counts. `whole_pieces`: a piece that is in the
-    /// vocabulary is that token, whatever the merges make of it (tokenizer.json: ignore_merges).
+    /// `bytes_of_id`: each id's bytes, nothing for ids that are no part of the model. Of two merges for one
+    /// pair the first counts. `whole_pieces`: a piece that is in the vocabulary is that token, whatever the
+    /// merges make of it (tokenizer.json: ignore_merges).
     Bpe(const std::vector<std::optional<std::string>>& bytes_of_id, const std::vector<Merge>& merges,
         bool whole_pieces);
 

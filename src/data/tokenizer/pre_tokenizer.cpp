@@ -12,6 +12,15 @@ const char* const llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+const char* const qwen_pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+const char* const o200k_pattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
 const char* const gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -126,6 +135,54 @@ PatternScan::Match PatternScan::next(std::string_view text, size_t from) {
         while (from < text.size() && (uint8_t(text[from]) & 0xc0) == 0x80) ++from;
     }
     return {text.size(), text.size()};
+}
+
+namespace {
+
+constexpr size_t pieces_at_once = 512;
+
+class ExpressionScan : public PieceScan {
+public:
+    explicit ExpressionScan(const std::vector<Pattern>& patterns) {
+        for (const Pattern& pattern : patterns) scans_.emplace_back(pattern);
+    }
+
+    void cut(std::string_view text, size_t from, std::vector<size_t>& ends) override {
+        if (scans_.empty()) return ends.push_back(text.size());
+        while (from < text.size() && ends.size() < pieces_at_once) {
+            const PatternScan::Match match = scans_[0].next(text, from);
+            cut_further(1, text, from, match.begin, ends);
+            cut_further(1, text, match.begin, match.end, ends);
+            from = match.end;
+        }
+    }
+
+private:
+    // Each piece is a text of its own to the next expression: its ends are the ends of a subject.
+    void cut_further(size_t level, std::string_view text, size_t begin, size_t end,
+                     std::vector<size_t>& ends) {
+        if (begin == end) return;
+        if (level == scans_.size()) return ends.push_back(end);
+        const std::string_view subject = text.substr(begin, end - begin);
+        for (size_t at = 0; at < subject.size();) {
+            const PatternScan::Match match = scans_[level].next(subject, at);
+            cut_further(level + 1, text, begin + at, begin + match.begin, ends);
+            cut_further(level + 1, text, begin + match.begin, begin + match.end, ends);
+            at = match.end;
+        }
+    }
+
+    std::vector<PatternScan> scans_;
+};
+
+}  // namespace
+
+PreTokenizer::PreTokenizer(const std::vector<std::string>& expressions, const std::string& where) {
+    for (const std::string& expression : expressions) patterns_.emplace_back(expression, where);
+}
+
+std::unique_ptr<PieceScan> PreTokenizer::scan() const {
+    return std::make_unique<ExpressionScan>(patterns_);
 }
 
 }  // namespace coeus

@@ -14,6 +14,10 @@ namespace coeus {
 
 /// Llama 3's pattern (cl100k's with digits in threes), also that of `coeus tokenizer`.
 extern const char* const llama3_pattern;
+/// Qwen 2's and 3's: digits one by one.
+extern const char* const qwen_pattern;
+/// That of o200k_base, GPT-OSS and Llama 4: words are also cut before a capital.
+extern const char* const o200k_pattern;
 /// The pattern implied by ByteLevel(use_regex true), GPT-2's.
 extern const char* const gpt2_pattern;
 
@@ -57,49 +61,42 @@ private:
     std::unique_ptr<State> state_;
 };
 
+/// One thread's cutting of texts.
+class PieceScan {
+public:
+    virtual ~PieceScan() = default;
+    /// Appends the ends of the first pieces of text[from, end of text), at least of one where that is not
+    /// empty; `from` is 0 or the end of a piece. The text is valid UTF-8.
+    virtual void cut(std::string_view text, size_t from, std::vector<size_t>& ends) = 0;
+
+    /// Calls visit(begin, end) for the pieces of text[from, end of text) in order until it returns false.
+    template <class Visit>
+    void pieces(std::string_view text, size_t from, Visit&& visit) {
+        while (from < text.size()) {
+            ends_.clear();
+            cut(text, from, ends_);
+            for (const size_t end : ends_) {
+                if (!visit(from, end)) return;
+                from = end;
+            }
+        }
+    }
+
+private:
+    std::vector<size_t> ends_;
+};
+
 class PreTokenizer {
 public:
-    explicit PreTokenizer(std::vector<Pattern> patterns) : patterns_(std::move(patterns)) {}
-    const std::vector<Pattern>& patterns() const { return patterns_; }
+    /// ConfigError as of Pattern.
+    PreTokenizer(const std::vector<std::string>& expressions, const std::string& where);
 
+    std::unique_ptr<PieceScan> scan() const;
     /// True where a text may be cut at the end of any piece and both parts give the pieces of the whole.
     bool can_resume() const { return patterns_.size() == 1 && !patterns_[0].looks_back(); }
 
 private:
     std::vector<Pattern> patterns_;
-};
-
-/// One thread's use of a PreTokenizer.
-class PieceScan {
-public:
-    explicit PieceScan(const PreTokenizer& pre_tokenizer) {
-        for (const Pattern& pattern : pre_tokenizer.patterns()) scans_.emplace_back(pattern);
-    }
-
-    /// Calls visit(begin, end) for the pieces of text in order until it returns false.
-    template <class Visit>
-    void pieces(std::string_view text, Visit&& visit) {
-        pieces_of(0, text, 0, text.size(), visit);
-    }
-
-private:
-    template <class Visit>
-    bool pieces_of(size_t level, std::string_view text, size_t begin, size_t end, Visit&& visit) {
-        if (begin == end) return true;
-        if (level == scans_.size()) return visit(begin, end);
-        // each piece is a text of its own to the next expression: its ends are the ends of a subject
-        const std::string_view subject = text.substr(begin, end - begin);
-        for (size_t at = 0; at < subject.size();) {
-            const PatternScan::Match match = scans_[level].next(subject, at);
-            if (!pieces_of(level + 1, text, begin + at, begin + match.begin, visit) ||
-                !pieces_of(level + 1, text, begin + match.begin, begin + match.end, visit))
-                return false;
-            at = match.end;
-        }
-        return true;
-    }
-
-    std::vector<PatternScan> scans_;
 };
 
 }  // namespace coeus

@@ -6,8 +6,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "pre_tokenizer.hpp"
-#include "tokenizer_json.hpp"
 #include "word_map.hpp"
+#include "write_tokenizer.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ using Counts = WordMap<int64_t>;
 // One thread's counting.
 class Counter {
 public:
-    explicit Counter(const PreTokenizer& pre_tokenizer) : scan_(pre_tokenizer) {}
+    explicit Counter(const PreTokenizer& pre_tokenizer) : scan_(pre_tokenizer.scan()) {}
 
     void add(const Passage& passage, Counts& counts) {
         if (!passage.json_lines) return add_lines(passage.text(), counts);
@@ -35,7 +35,7 @@ private:
         while (!text.empty()) {
             const std::string_view line = text.substr(0, text.find('\n') + 1);  // npos + 1: nothing, so all
             const std::string_view whole = line.empty() ? text : line;
-            scan_.pieces(whole, [&](size_t begin, size_t end) {
+            scan_->pieces(whole, 0, [&](size_t begin, size_t end) {
                 ++counts[whole.substr(begin, end - begin)];
                 return true;
             });
@@ -43,7 +43,7 @@ private:
         }
     }
 
-    PieceScan scan_;
+    std::unique_ptr<PieceScan> scan_;
 };
 
 using Pair = uint64_t;  // left id << 32 | right id; its order is the tie rule
@@ -177,9 +177,7 @@ private:
 
 WordCounts count_words(const Corpus& corpus, int threads) {
     if (threads <= 0) threads = hardware_threads();
-    std::vector<Pattern> patterns;
-    patterns.emplace_back(llama3_pattern, "coeus tokenizer");
-    const PreTokenizer pre_tokenizer(std::move(patterns));
+    const PreTokenizer pre_tokenizer({llama3_pattern}, "coeus tokenizer");
     Progress progress("counting words", corpus.bytes(), true);
     int64_t done = 0;
     std::vector<Counts> counts(static_cast<size_t>(threads));
@@ -228,7 +226,7 @@ TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
         throw ConfigError("--output {}: cannot make this folder: {}", output.string(), failed.message());
 
     const WordCounts words = count_words(corpus, threads);
-    TokenizerFile file;
+    TrainedTokenizer file;
     file.patterns = {llama3_pattern};
     for (int rank = 0; rank < 256; ++rank) file.vocab.emplace_back(symbol_of_byte(byte_of_rank(rank)), rank);
     file.merges = train_bpe(words, vocab_size - 2);
@@ -239,7 +237,7 @@ TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
     const auto next = int32_t(file.vocab.size());
     file.bos = "<|begin_of_text|>";
     file.eos = "<|end_of_text|>";
-    file.added = {{next, *file.bos, true, false}, {next + 1, *file.eos, true, false}};
+    file.added = {{next, *file.bos}, {next + 1, *file.eos}};
     write_tokenizer(file, output);
 
     int64_t total = 0;

@@ -52,9 +52,10 @@ std::vector<int32_t> tokens_of(const TokenFile& file) {
 }
 
 std::vector<int32_t> document(const Tokenizer& tokenizer, const std::string& text) {
+    const auto& [before, after] = tokenizer.document_ends();
     std::vector<int32_t> ids = tokenizer.encode(text);
-    ids.insert(ids.begin(), *tokenizer.bos_id());
-    ids.push_back(*tokenizer.eos_id());
+    ids.insert(ids.begin(), before.begin(), before.end());
+    ids.insert(ids.end(), after.begin(), after.end());
     return ids;
 }
 
@@ -159,7 +160,10 @@ TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
     tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 1);
     TokenFile file(folder / "tokens.h5");
     CHECK(file.max_token() == 70000);
-    CHECK(tokens_of(file) == tokenizer.encode("the<far>cat"));  // no tokenizer_config.json: no BOS, no EOS
+    // without tokenizer_config.json: no EOS, but the BOS of the tokenizer's own template
+    CHECK(tokens_of(file) == ::document(tokenizer, "the<far>cat"));
+    CHECK(tokenizer.document_ends().before == std::vector<int32_t>{278});
+    CHECK(tokenizer.document_ends().after.empty());
     CHECK(hdf5::File::open((folder / "tokens.h5").string()).dataset("tokens").type() == hdf5::Type::u32);
 }
 
@@ -176,7 +180,7 @@ TEST_CASE("tokenize: an expression that looks back is not cut, and gives the sam
     const Tokenizer tokenizer(folder.path());
     REQUIRE_FALSE(tokenizer.can_encode_parts());
     tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "tokens.h5", 2);
-    CHECK((tokens_of(TokenFile(folder / "tokens.h5")) == tokenizer.encode(words)));
+    CHECK((tokens_of(TokenFile(folder / "tokens.h5")) == document(tokenizer, words)));
 }
 
 TEST_CASE("tokenize: bad input") {

@@ -17,6 +17,7 @@ using Catch::Contains;
 
 namespace {
 
+using Ids = std::vector<int32_t>;
 using Merges = std::vector<std::pair<std::string, std::string>>;
 
 const std::string mixed =
@@ -86,10 +87,12 @@ Json byte_level() {
     return Json::object().set("type", "ByteLevel").set("add_prefix_space", false).set("use_regex", false);
 }
 
+Json sequence_of(const std::vector<Json>& steps) {
+    return Json::object().set("type", "Sequence").set("pretokenizers", steps);
+}
+
 Json sequence(const std::string& regex) {
-    return Json::object()
-        .set("type", "Sequence")
-        .set("pretokenizers", Json::array().push(split(regex)).push(byte_level()));
+    return sequence_of({split(regex), byte_level()});
 }
 
 }  // namespace
@@ -190,6 +193,78 @@ TEST_CASE("tokenizer: added tokens in the text, leftmost and longest") {
     CHECK(t.encode("<|end_of_text|>x<|end_of_text|><|end") == std::vector<int32_t>{322, 319, 323});
 }
 
+TEST_CASE("tokenizer: flags of added tokens, and the normal form C between them") {
+    const Changed changed([](Json& json) {
+        Json added = Json::array();
+        const auto add = [&](const char* content, std::initializer_list<const char*> flags) {
+            Json token = Json::object().set("id", 400 + added.as_array()->size()).set("content", content);
+            for (const char* flag : flags) token.set(flag, true);
+            added.push(token);
+        };
+        add("<left>", {"lstrip"});
+        add("<right>", {"rstrip"});
+        add("word", {"single_word"});
+        add("caf\u00e9", {"normalized"});
+        add("nai\u0308ve", {"normalized"});
+        add("\u00e9t\u00e9", {});
+        add("\tx", {"special"});
+        json.set("added_tokens", added);
+        json.set("normalizer", Json::object().set("type", "NFC"));
+    });
+    std::filesystem::remove(changed.path() / "tokenizer_config.json");
+    const Tokenizer t(changed.path());
+    const int32_t space = t.encode(" ")[0], a = t.encode("a")[0], dot = t.encode(".")[0];
+    CHECK(t.encode("a \u3000<left> a") == Ids{a, 400, space, a});
+    CHECK(t.encode("a <right> \u00a0a") == Ids{a, space, 401, a});
+    // the space between belongs to the token that comes first
+    CHECK(t.encode("<right> <left>") == Ids{401, 400});
+    // a token may begin in white space that the one before has taken
+    CHECK(t.encode("<right> \txa") == Ids{401, 406, a});
+    CHECK(t.encode("word.word") == Ids{402, dot, 402});
+    CHECK(t.encode("words").front() != 402);
+    CHECK(t.encode("\u00e9word").back() != 402);
+    CHECK(t.encode("a_word").back() != 402);
+    // those called normalized are found in the normal form, others in the text as it is
+    CHECK(t.encode("cafe\u0301") == Ids{403});
+    CHECK(t.encode("na\u00efve") == Ids{404});
+    CHECK(t.encode("\u00e9t\u00e9") == Ids{405});
+    CHECK(t.encode("e\u0301te\u0301").size() > 1);
+    CHECK(t.decode(t.encode("xe\u0301 \u1112\u1161\u11ab, \u0301")) == "x\u00e9 \ud55c, \u0301");
+    CHECK_FALSE(t.can_encode_parts());
+}
+
+TEST_CASE("tokenizer: a space in front of each part between added tokens") {
+    const Changed changed([](Json& json) {
+        json.set("pre_tokenizer", byte_level().set("add_prefix_space", true).set("use_regex", true));
+    });
+    const Tokenizer t(changed.path());
+    CHECK(t.decode(t.encode("a<|end_of_text|>b c<|end_of_text|> d")) ==
+          " a<|end_of_text|> b c<|end_of_text|> d");
+    CHECK(t.encode("").empty());
+    CHECK_FALSE(t.can_encode_parts());
+}
+
+TEST_CASE("tokenizer: a template's tokens, and BOS and EOS where it has not put them") {
+    const auto ends = [](const char* bos, const char* eos, bool template_adds_bos) {
+        const Changed changed([&](Json& json) {
+            if (!template_adds_bos) json.set("post_processor", Json());
+        });
+        write_json(Json::object().set("bos_token", bos).set("eos_token", eos),
+                   changed.path() / "tokenizer_config.json");
+        const Tokenizer tokenizer(changed.path());
+        const auto& [before, after] = tokenizer.document_ends();
+        return std::pair(before, after);
+    };
+    const char *const begin = "<|begin_of_text|>", *const end = "<|end_of_text|>";
+    CHECK(ends(begin, end, true) == std::pair(Ids{318}, Ids{319}));
+    CHECK(ends(begin, end, false) == std::pair(Ids{318}, Ids{319}));
+    // another BOS goes in front of what the template adds
+    CHECK(ends("a", end, true).first.size() == 2);
+    CHECK(ends("a", end, true).first.back() == 318);
+    // one token for both begins documents, and nothing ends them
+    CHECK(ends(end, end, false) == std::pair(Ids{319}, Ids{}));
+}
+
 TEST_CASE("tokenizer: tokens outside the vocabulary are refused") {
     const Tokenizer tokenizer(trained().path());
     for (const int32_t id : {-1, 320}) {
@@ -279,28 +354,65 @@ TEST_CASE("tokenizer: expressions that look back, or several, are not cut") {
 
 TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK_THROWS_WITH(Tokenizer("/nowhere"),
-                      Contains("/nowhere/tokenizer.json: no such file") && Contains("coeus tokenizer"));
+                      Contains("/nowhere: there is no such file or folder; a tokenizer is "
+                               "tokenizer.json (`coeus tokenizer` makes one)"));
     const TemporaryFolder damaged;
     write_file(damaged / "tokenizer.json", read_file(trained() / "tokenizer.json").substr(0, 2000));
     CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: not valid JSON"));
     write_file(damaged / "tokenizer.json", "{}");
     CHECK_THROWS_WITH(Tokenizer(damaged.path()), Contains("tokenizer.json: model is missing"));
 
-    const std::string hint = " is not built yet; byte-level BPE as in Llama 3 and GPT-2 is";
-    CHECK(Changed("normalizer", Json::object().set("type", "NFC")).problem() ==
-          "tokenizer.json: normalizer: the normalizer NFC" + hint);
+    CHECK(Changed("normalizer", Json::object().set("type", "NFKC")).problem() ==
+          "tokenizer.json: normalizer: the normalizer NFKC is not known here; NFC is");
+    const std::string known_model = " is not known here; byte-level BPE is";
     CHECK(Changed("model", Json::object().set("type", "Unigram")).problem() ==
-          "tokenizer.json: model: the model Unigram" + hint);
-    CHECK(Changed([](Json& json) { set_in(json, "model", "byte_fallback", true); }).problem() ==
-          "tokenizer.json: model: byte_fallback" + hint);
-    CHECK(Changed([](Json& json) { set_in(json, "model", "unk_token", "<unk>"); }).problem() ==
-          "tokenizer.json: model: unk_token" + hint);
+          "tokenizer.json: model: the model Unigram" + known_model);
+    CHECK(Changed([](Json& json) { set_in(json, "model", "end_of_word_suffix", "</w>"); }).problem() ==
+          "tokenizer.json: model: end_of_word_suffix" + known_model);
+    for (const bool whole_alphabet : {true, false})
+        for (const char* key : {"byte_fallback", "unk_token"}) {
+            const Changed changed([&](Json& json) {
+                set_in(json, "model", key, std::string(key) == "unk_token" ? Json("<unk>") : Json(true));
+                if (whole_alphabet) return;
+                set_in(json, "model", "vocab", Json::object().set("a", 0));
+                set_in(json, "model", "merges", Json::array());
+            });
+            CHECK(changed.problem() ==
+                  (whole_alphabet ? "none" : "tokenizer.json: model: " + (key + known_model)));
+        }
     CHECK(Changed("decoder", Json::object().set("type", "Metaspace")).problem() ==
-          "tokenizer.json: a decoder that is not ByteLevel is not built yet");
+          "tokenizer.json: decoder: the decoder Metaspace is not known here; ByteLevel is");
+    CHECK(Changed("post_processor", Json::object().set("type", "BertProcessing")).problem() ==
+          "tokenizer.json: post_processor: the post-processor BertProcessing is not known here; "
+          "TemplateProcessing and ByteLevel are");
+    const auto single_template = [](Json pieces) {
+        return Changed("post_processor",
+                       Json::object().set("type", "TemplateProcessing").set("single", std::move(pieces)));
+    };
+    CHECK_THAT(single_template(Json::array()).problem(),
+               Contains("post_processor.single must have the text once, as $A"));
+    const Json text = Json::object().set("Sequence", Json::object().set("id", "A"));
+    CHECK_THAT(single_template(Json::array().push(text).push(text)).problem(),
+               Contains("post_processor.single must have the text once, as $A"));
+    CHECK(single_template(Json::array().push(text)).problem() == "none");
+    const std::string known_cuts =
+        " is not known here; Split (Isolated, with a Regex) and Digits are, then ByteLevel at the end";
     CHECK(Changed("pre_tokenizer", Json::object().set("type", "Whitespace")).problem() ==
-          "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace here" + hint);
-    CHECK(Changed("pre_tokenizer", byte_level().set("add_prefix_space", true)).problem() ==
-          "tokenizer.json: pre_tokenizer: add_prefix_space" + hint);
+          "tokenizer.json: pre_tokenizer: the pre-tokenizer Whitespace at the end" + known_cuts);
+    CHECK(Changed("pre_tokenizer", sequence_of({byte_level(), byte_level()})).problem() ==
+          "tokenizer.json: pre_tokenizer.pretokenizers[0]: the pre-tokenizer ByteLevel before others" +
+              known_cuts);
+    CHECK(Changed("pre_tokenizer", sequence_of({split("a"), byte_level().set("add_prefix_space", true)}))
+              .problem() ==
+          "tokenizer.json: pre_tokenizer.pretokenizers[1]: add_prefix_space behind a Split" + known_cuts);
+    CHECK(Changed("pre_tokenizer", sequence_of({split("a").set("behavior", "Removed"), byte_level()}))
+              .problem() ==
+          "tokenizer.json: pre_tokenizer.pretokenizers[0]: a Split that is not Isolated" + known_cuts);
+    CHECK(Changed("pre_tokenizer",
+                  sequence_of({split("a").set("pattern", Json::object().set("String", "a")), byte_level()}))
+              .problem() ==
+          "tokenizer.json: pre_tokenizer.pretokenizers[0].pattern: a pattern that is not a Regex" +
+              known_cuts);
     CHECK(Changed("pre_tokenizer", sequence("(a")).problem() ==
           "tokenizer.json: the regular expression \"(a\" is not understood by PCRE2: missing closing "
           "parenthesis");
@@ -313,9 +425,8 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK(Changed([](Json& json) {
               set_in(json, "model", "vocab", Json::object().set("a", -1));
           }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^24 - 1, is -1");
-    CHECK(Changed("added_tokens",
-                  Json::array().push(Json::object().set("id", 5).set("content", "x").set("lstrip", true)))
-              .problem() == "tokenizer.json: added_tokens[0]: lstrip" + hint);
+    CHECK(Changed("added_tokens", Json::array().push(Json::object().set("id", 5).set("content", "")))
+              .problem() == "tokenizer.json: added_tokens[0] must have a content, is an object");
     CHECK(Changed("added_tokens", Json::array()).problem() ==
           "tokenizer.json: bos_token of tokenizer_config.json is \"<|begin_of_text|>\", which is no token");
 }

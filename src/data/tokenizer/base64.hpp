@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Base64 (RFC 4648, section 4), as tiktoken's files spell tokens.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace coeus {
+
+/// The bytes, or nothing where the text is not base64 with its padding.
+std::optional<std::string> bytes_of_base64(std::string_view text);
+
+}  // namespace coeus

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "open.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/hash.hpp"
+#include "sentencepiece.hpp"
+#include "tiktoken.hpp"
+#include "tokenizer_json.hpp"
+#include "vocab_and_merges.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const char* const what_is_known =
+    "tokenizer.json (`coeus tokenizer` makes one), a .model or .tiktoken file of tiktoken or SentencePiece, "
+    "or vocab.json with merges.txt";
+
+// tokenizer.model goes before others; several others leave open which is meant.
+fs::path model_file(const fs::path& folder) {
+    if (fs::is_regular_file(folder / "tokenizer.model")) return folder / "tokenizer.model";
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const std::string extension = entry.path().extension().string();
+        if (entry.is_regular_file() && (extension == ".model" || extension == ".tiktoken"))
+            found.push_back(entry.path());
+    }
+    std::sort(found.begin(), found.end());
+    if (found.size() > 1)
+        throw ConfigError("{} holds {} and {}: name the file that is meant", folder.string(),
+                          found[0].filename().string(), found[1].filename().string());
+    return found.empty() ? fs::path() : found[0];
+}
+
+// The file by which a folder's tokenizer is known, or "".
+fs::path main_file(const fs::path& folder) {
+    if (fs::exists(folder / "tokenizer.json")) return folder / "tokenizer.json";
+    if (const fs::path model = model_file(folder); !model.empty()) return model;
+    if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt")) return folder / "vocab.json";
+    return {};
+}
+
+uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
+    const auto add = [&](const std::vector<int32_t>& ids) {
+        content.update(std::as_bytes(std::span(ids))).update(";");
+    };
+    add({vocabulary.bos.value_or(-1), vocabulary.eos.value_or(-1)});
+    add(vocabulary.frame.before);
+    add(vocabulary.frame.after);
+    return content.digest();
+}
+
+std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher) {
+    const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+    const std::string name = file.filename().string();
+    const TokenizerConfig config = read_tokenizer_config(folder);
+    if (name == "vocab.json" || name == "merges.txt") {
+        const std::string vocab = content_of(folder / "vocab.json"),
+                          merges = content_of(folder / "merges.txt");
+        hasher.update(vocab).update(merges);
+        return make_byte_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config));
+    }
+    const std::string content = content_of(file);
+    hasher.update(content);
+    if (file.extension() == ".json" || content.starts_with('{'))
+        return make_byte_bpe(read_tokenizer_json(file.string(), content, config));
+    if (is_tiktoken(content)) return make_byte_bpe(read_tiktoken(file.string(), content, config));
+    return make_sentencepiece(file.string(), content);
+}
+
+OpenedTokenizer open_file(const fs::path& file) {
+    Hasher hasher;
+    auto model = model_of(file, hasher);
+    const uint64_t hash = hash_with_ends(std::move(hasher), model->vocabulary());
+    return {std::move(model), hash};
+}
+
+}  // namespace
+
+OpenedTokenizer open_tokenizer(const fs::path& place) {
+    if (!fs::exists(place))
+        throw ConfigError("{}: there is no such file or folder; a tokenizer is {}", place.string(),
+                          what_is_known);
+    if (!fs::is_directory(place)) return open_file(place);
+    const fs::path file = main_file(place);
+    if (file.empty())
+        throw ConfigError("{}: no tokenizer in this folder; it is looked for as {}", place.string(),
+                          what_is_known);
+    return open_file(file);
+}
+
+bool holds_tokenizer(const fs::path& place) {
+    return fs::is_regular_file(place) || (fs::is_directory(place) && !main_file(place).empty());
+}
+
+}  // namespace coeus

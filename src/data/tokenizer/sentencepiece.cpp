@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sentencepiece.hpp"
+
+#include "../utf8.hpp"
+#include "coeus/base/error.hpp"
+
+#include <sentencepiece_processor.h>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+using Processor = sentencepiece::SentencePieceProcessor;
+
+const std::string space_mark = "\u2581";
+
+std::string with_spaces(std::string piece) {
+    for (size_t at = piece.find(space_mark); at != std::string::npos; at = piece.find(space_mark, at))
+        piece.replace(at, space_mark.size(), " ");
+    return piece;
+}
+
+std::unique_ptr<const Processor> load(const std::string& file, const std::string& content) {
+    auto processor = std::make_unique<Processor>();
+    const auto status = processor->LoadFromSerializedProto(content);
+    if (!status.ok() || processor->GetPieceSize() == 0)
+        throw ConfigError(
+            "{}: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not take it: {}", file,
+            status.ok() ? "it has no pieces" : status.ToString());
+    return processor;
+}
+
+std::string bytes_of(const Processor& processor, int id) {
+    const std::string& piece = processor.IdToPiece(id);
+    if (processor.IsControl(id)) return "";
+    if (processor.IsUnknown(id)) return processor.DecodeIds({id});
+    if (processor.IsByte(id))
+        return std::string(1, char(std::stoi(piece.substr(3, 2), nullptr, 16)));  // <0x0A>
+    return with_spaces(piece);
+}
+
+Vocabulary vocabulary_of(const Processor& processor) {
+    Vocabulary vocabulary;
+    for (int id = 0; id < processor.GetPieceSize(); ++id)
+        vocabulary.put(id, bytes_of(processor, id), processor.IsControl(id));
+    const auto known = [](int id) { return id < 0 ? std::nullopt : std::optional<int32_t>(id); };
+    vocabulary.bos = known(processor.bos_id());
+    vocabulary.eos = known(processor.eos_id());
+    return vocabulary;
+}
+
+// What is done with spaces where a text begins, found by asking the library.
+struct Start {
+    bool drops_space = false;  // that of the first token: the one that encoding adds
+    bool drops_more = false;   // of later ones too, while nothing else has come
+};
+
+Start start_of(const Processor& processor) {
+    const int space = processor.PieceToId(space_mark);
+    if (processor.IsUnknown(space)) return {true, false};
+    return {processor.DecodeIds({space}).empty(), processor.DecodeIds({space, space}).empty()};
+}
+
+// Bytes that do not form UTF-8 become U+FFFD each; the library ends a sequence at the next token of another
+// kind.
+class PieceDecoder : public TokenizerModel::Decoder {
+public:
+    PieceDecoder(const Processor& processor, Start start) : processor_(processor), start_(start) {}
+
+    std::string push(int32_t id, std::string_view bytes) override {
+        if (processor_.IsByte(id)) {
+            held_ += bytes;
+            return noted(release(false));
+        }
+        std::string text = release(true);
+        at_start_ = at_start_ && text.empty();
+        const bool droppable = !processor_.IsControl(id) && !processor_.IsUnknown(id);
+        if (at_start_ && droppable && start_.drops_space && bytes.starts_with(' ')) {
+            bytes.remove_prefix(1);
+            at_start_ = start_.drops_more;
+        }
+        return noted(text.append(bytes));
+    }
+
+    std::string finish() override { return release(true); }
+
+private:
+    std::string noted(std::string text) {
+        at_start_ = at_start_ && text.empty();
+        return text;
+    }
+
+    std::string release(bool all) {
+        std::string text;
+        while (!held_.empty()) {
+            const size_t valid = valid_utf8_prefix(held_);
+            text.append(held_, 0, valid);
+            held_.erase(0, valid);
+            if (held_.empty() || (!all && incomplete_utf8(held_))) break;
+            text += "\uFFFD";
+            held_.erase(0, 1);
+        }
+        return text;
+    }
+
+    const Processor& processor_;
+    Start start_;
+    bool at_start_ = true;
+    std::string held_;
+};
+
+class PieceEncoder : public TokenizerModel::Encoder {
+public:
+    explicit PieceEncoder(const Processor& processor) : processor_(processor) {}
+
+    void encode(std::string_view text, std::vector<int32_t>& ids) override {
+        const auto status = processor_.Encode(text, &ids_);
+        if (!status.ok()) throw SystemError("SentencePieceProcessor::Encode: " + status.ToString());
+        ids.insert(ids.end(), ids_.begin(), ids_.end());
+    }
+
+private:
+    const Processor& processor_;
+    std::vector<int> ids_;
+};
+
+class SentencePiece : public TokenizerModel {
+public:
+    explicit SentencePiece(std::unique_ptr<const Processor> processor)
+        : TokenizerModel(vocabulary_of(*processor)),
+          processor_(std::move(processor)),
+          start_(start_of(*processor_)) {}
+
+    std::unique_ptr<Encoder> encoder() const override { return std::make_unique<PieceEncoder>(*processor_); }
+    std::unique_ptr<Decoder> decoder() const override {
+        return std::make_unique<PieceDecoder>(*processor_, start_);
+    }
+
+private:
+    std::unique_ptr<const Processor> processor_;
+    Start start_;
+};
+
+}  // namespace
+
+std::unique_ptr<const TokenizerModel> make_sentencepiece(const std::string& file,
+                                                         const std::string& content) {
+    return std::make_unique<SentencePiece>(load(file, content));
+}
+
+}  // namespace coeus

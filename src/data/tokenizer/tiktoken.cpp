@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tiktoken.hpp"
+
+#include "base64.hpp"
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "pre_tokenizer.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <unordered_map>
+
+namespace coeus {
+
+namespace {
+
+using Added = ByteBpeDescription::Added;
+
+struct Kind {
+    const char* name;
+    int32_t ranks;
+    const char* pattern;
+    std::vector<Added> (*special_tokens)(int32_t ranks);
+    const char *bos, *eos;  // "": none
+};
+
+std::vector<Added> llama3_special_tokens(int32_t ranks) {
+    std::vector<std::string> names = {"<|begin_of_text|>",
+                                      "<|end_of_text|>",
+                                      "<|reserved_special_token_0|>",
+                                      "<|reserved_special_token_1|>",
+                                      "<|finetune_right_pad_id|>",
+                                      "<|step_id|>",
+                                      "<|start_header_id|>",
+                                      "<|end_header_id|>",
+                                      "<|eom_id|>",
+                                      "<|eot_id|>",
+                                      "<|python_tag|>",
+                                      "<|image|>"};
+    for (int i = 2; names.size() < 256; ++i) names.push_back(fmt::format("<|reserved_special_token_{}|>", i));
+    std::vector<Added> tokens;
+    for (const std::string& name : names)
+        tokens.push_back(special_token(name, ranks + int32_t(tokens.size())));
+    return tokens;
+}
+
+std::vector<Added> o200k_special_tokens(int32_t ranks) {
+    return {special_token("<|endoftext|>", ranks + 1), special_token("<|endofprompt|>", ranks + 20)};
+}
+
+const std::vector<Kind>& kinds() {
+    static const std::vector<Kind> all = {
+        {"llama3", 128000, llama3_pattern, llama3_special_tokens, "<|begin_of_text|>", "<|end_of_text|>"},
+        {"o200k", 199998, o200k_pattern, o200k_special_tokens, "", "<|endoftext|>"}};
+    return all;
+}
+
+struct Ranked {
+    std::string bytes;
+    int32_t rank;
+};
+
+// "IQ== 0"
+std::optional<Ranked> ranked_of(std::string_view line) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t space = line.find(' ');
+    if (space == 0 || space == std::string_view::npos) return std::nullopt;
+    auto bytes = bytes_of_base64(line.substr(0, space));
+    int32_t rank = -1;
+    const char* const end = line.data() + line.size();
+    const auto [stop, error] = std::from_chars(line.data() + space + 1, end, rank);
+    if (!bytes || error != std::errc() || stop != end || rank < 0 || rank >= (1 << 24)) return std::nullopt;
+    return Ranked{std::move(*bytes), rank};
+}
+
+const Kind& kind_of(const std::string& file, int32_t ranks, const TokenizerConfig& config) {
+    std::vector<std::string> names;
+    for (const Kind& kind : kinds()) {
+        if (config.tiktoken ? *config.tiktoken == kind.name : ranks == kind.ranks) return kind;
+        names.emplace_back(kind.name);
+    }
+    if (config.tiktoken)
+        throw ConfigError("{}: tokenizer_config.json beside it says \"tiktoken\": \"{}\"; known are {}", file,
+                          *config.tiktoken, join(names, ", "));
+    throw ConfigError(
+        "{}: a tiktoken file has no expression and no special tokens; they are known of llama3 (128,000 "
+        "ranks) "
+        "and o200k (199,998), and this one has {}. Say which it is like in tokenizer_config.json beside it: "
+        "{{\"tiktoken\": \"llama3\"}}, with added_tokens_decoder, bos_token and eos_token where they differ",
+        file, with_commas(ranks));
+}
+
+// Every way to put a token together of two others; equal ranks are merged from the left.
+std::vector<Bpe::Merge> merges_of(const std::vector<Ranked>& tokens) {
+    std::unordered_map<std::string_view, int32_t> ranks;
+    for (const Ranked& token : tokens) ranks.emplace(token.bytes, token.rank);
+    std::vector<Bpe::Merge> merges;
+    for (const Ranked& token : tokens) {
+        const std::string_view bytes = token.bytes;
+        for (size_t cut = 1; cut < bytes.size(); ++cut) {
+            const auto left = ranks.find(bytes.substr(0, cut)), right = ranks.find(bytes.substr(cut));
+            if (left != ranks.end() && right != ranks.end())
+                merges.push_back({left->second, right->second, token.rank, token.rank});
+        }
+    }
+    return merges;
+}
+
+}  // namespace
+
+bool is_tiktoken(const std::string& content) {
+    return ranked_of(std::string_view(content).substr(0, content.find('\n'))).has_value();
+}
+
+ByteBpeDescription read_tiktoken(const std::string& file, const std::string& content,
+                                 const TokenizerConfig& config) {
+    std::vector<Ranked> tokens;
+    int64_t number = 0;
+    for (std::string_view rest = content; !rest.empty();) {
+        ++number;
+        const std::string_view line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+        if (line.empty() || line == "\r") continue;
+        auto ranked = ranked_of(line);
+        if (!ranked)
+            throw ConfigError("{}: line {} must be a token in base64 and its rank, is \"{}\"", file, number,
+                              line.substr(0, 80));
+        tokens.push_back(std::move(*ranked));
+    }
+    const Kind& kind = kind_of(file, int32_t(tokens.size()), config);
+
+    ByteBpeDescription out;
+    out.file = file;
+    int32_t behind_last = 0;
+    for (const Ranked& token : tokens) {
+        out.vocab.push_back({token.rank, token.bytes});
+        behind_last = std::max(behind_last, token.rank + 1);
+    }
+    out.merges = merges_of(tokens);
+    out.whole_pieces = true;
+    out.patterns = {kind.pattern};
+    out.added_in_documents = false;
+    out.added = config.added.empty() ? kind.special_tokens(behind_last) : config.added;
+    const auto or_of_kind = [&](const std::optional<std::string>& given, const std::string& of_kind) {
+        return given || !config.added.empty() || of_kind.empty() ? given : std::optional(of_kind);
+    };
+    out.set_special(or_of_kind(config.bos, kind.bos), or_of_kind(config.eos, kind.eos));
+    return out;
+}
+
+}  // namespace coeus

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer_config.hpp"
+
+#include "byte_symbols.hpp"
+#include "coeus/base/error.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// "bos_token": "<s>", or {"content": "<s>", ...}, or null.
+std::optional<std::string> special_of(const JsonView& config, const char* key) {
+    const auto token = config.find(key);
+    if (!token) return std::nullopt;
+    return token->is_object() ? token->string("content") : token->string();
+}
+
+}  // namespace
+
+std::string content_of(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    std::stringstream content;
+    if (!in || fs::is_directory(file)) throw ConfigError("{}: cannot be read", file.string());
+    content << in.rdbuf();
+    return content.str();
+}
+
+int32_t token_id(const JsonView& value) {
+    const int64_t id = value.integer();
+    if (id < 0 || id >= (int64_t(1) << 24)) value.reject("must be an id from 0 to 2^24 - 1");
+    return int32_t(id);
+}
+
+ByteBpeDescription::Added added_token(const JsonView& token, int32_t id) {
+    const std::string& content = token.string("content");
+    if (content.empty()) token.reject("must have a content");
+    return {.token = {.content = content,
+                      .id = id,
+                      .lstrip = token.boolean("lstrip", false),
+                      .rstrip = token.boolean("rstrip", false),
+                      .single_word = token.boolean("single_word", false)},
+            .special = token.boolean("special", false),
+            .normalized = token.boolean("normalized", false),
+            .bytes = bytes_of_symbols(content).value_or(content)};
+}
+
+TokenizerConfig read_tokenizer_config(const fs::path& folder) {
+    TokenizerConfig config;
+    const fs::path file = folder / "tokenizer_config.json";
+    if (!fs::exists(file)) return config;
+    config.content = content_of(file);
+    const JsonDocument document = JsonDocument::parse(config.content, file.string());
+    const JsonView root = document.root();
+    config.bos = special_of(root, "bos_token");
+    config.eos = special_of(root, "eos_token");
+    config.tokenizer_class = root.string("tokenizer_class", "");
+    if (const auto kind = root.find("tiktoken")) config.tiktoken = kind->string();
+    if (const auto added = root.find("added_tokens_decoder")) {
+        for (const auto& [key, token] : added->items()) {
+            const JsonDocument id = JsonDocument::parse(key, file.string() + ": added_tokens_decoder");
+            config.added.push_back(added_token(token, token_id(id.root())));
+        }
+    }
+    return config;
+}
+
+}  // namespace coeus

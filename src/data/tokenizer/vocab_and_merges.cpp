@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vocab_and_merges.hpp"
+
+#include "coeus/base/error.hpp"
+#include "pre_tokenizer.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Pairs pairs_of(const std::string& file, std::string_view content) {
+    Pairs pairs;
+    for (int64_t number = 1; !content.empty(); ++number) {
+        std::string_view line = content.substr(0, content.find('\n'));
+        content.remove_prefix(std::min(content.size(), line.size() + 1));
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        if (line.empty() || line.starts_with("#version")) continue;
+        const size_t space = line.find(' ');
+        if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
+            throw ConfigError("{}: line {} must be two symbols, is \"{}\"", file, number, line.substr(0, 80));
+        pairs.emplace_back(line.substr(0, space), line.substr(space + 1));
+    }
+    return pairs;
+}
+
+}  // namespace
+
+ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
+                                         const std::string& merges, const TokenizerConfig& config) {
+    ByteBpeDescription out;
+    out.file = folder + "/vocab.json";
+    const JsonDocument document = JsonDocument::parse(vocab, out.file);
+    std::vector<std::pair<std::string, int32_t>> symbols;
+    for (const auto& [content, id] : document.root().items()) {
+        if (content.size() > 4 && content.ends_with("</w>"))
+            throw ConfigError(
+                "{}: the token \"{}\" marks the end of a word, as CLIP's do; byte-level BPE is known here",
+                out.file, content);
+        symbols.emplace_back(content, token_id(id));
+    }
+    out.set_symbols(symbols, pairs_of(folder + "/merges.txt", merges));
+    const bool qwen = config.tokenizer_class.starts_with("Qwen2Tokenizer");
+    out.patterns = {qwen ? qwen_pattern : gpt2_pattern};
+    out.nfc = qwen;
+    out.added = config.added;
+    // GPT-2's own BOS and EOS are in vocab.json alone, and are special nevertheless
+    for (const auto& content : {config.bos, config.eos}) {
+        const auto is_it = [&](const auto& added) { return added.token.content == *content; };
+        if (!content || std::any_of(out.added.begin(), out.added.end(), is_it)) continue;
+        if (const auto id = out.id_of(*content)) out.added.push_back(special_token(*content, *id));
+    }
+    out.set_special(config.bos, config.eos);
+    return out;
+}
+
+}  // namespace coeus

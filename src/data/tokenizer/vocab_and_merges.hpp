@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2's two files: vocab.json (token -> id, in byte symbols) and merges.txt ("left right" on each line).
+// The expression is GPT-2's; where tokenizer_config.json beside them says tokenizer_class Qwen2Tokenizer,
+// Qwen's with the normal form C.
+#pragma once
+
+#include "byte_bpe.hpp"
+#include "tokenizer_config.hpp"
+
+#include <string>
+
+namespace coeus {
+
+/// `vocab`, `merges`: the texts of the files in `folder`. ConfigError: damaged, or no byte-level BPE.
+ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::string& vocab,
+                                         const std::string& merges, const TokenizerConfig& config);
+
+}  // namespace coeus

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokenizer a folder or file holds, and what is said where it holds none or a damaged one.
+#include "coeus/base/error.hpp"
+#include "coeus/data/bpe_training.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/json.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+using Ids = std::vector<int32_t>;
+
+namespace {
+
+std::string base64(const std::string& bytes) {
+    const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    for (size_t i = 0; i < bytes.size(); i += 3) {
+        uint32_t bits = 0;
+        for (size_t j = i; j < i + 3; ++j) bits = (bits << 8) | (j < bytes.size() ? uint8_t(bytes[j]) : 0u);
+        for (size_t j = 0; j < 4; ++j)
+            text += i + j > bytes.size() ? '=' : digits[(bits >> (18 - 6 * j)) & 63];
+    }
+    return text;
+}
+
+// All bytes in order, then these.
+std::string ranks(const std::vector<std::string>& more) {
+    std::string text;
+    for (int b = 0; b < 256; ++b) text += base64(std::string(1, char(b))) + " " + std::to_string(b) + "\n";
+    for (size_t i = 0; i < more.size(); ++i) text += base64(more[i]) + " " + std::to_string(256 + i) + "\n";
+    return text;
+}
+
+std::string problem(const std::filesystem::path& place) {
+    try {
+        Tokenizer tokenizer(place);
+        return "none";
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+}
+
+Json added(const std::string& content, bool special) {
+    return Json::object().set("content", content).set("special", special);
+}
+
+}  // namespace
+
+TEST_CASE("tiktoken: merges by rank, from the left; special tokens only in prompts") {
+    const TemporaryFolder folder;
+    write_file(folder / "tokenizer.model", ranks({"ab", "bc", "abc", "aa", "aaa", "xyz"}));
+    write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama3"})");
+    const Tokenizer tokenizer(folder.path());
+    CHECK(tokenizer.vocab_size() == 262 + 256);
+    CHECK(tokenizer.bos_id() == 262);
+    CHECK(tokenizer.eos_id() == 263);
+    CHECK(tokenizer.document_ends().before == Ids{262});
+    CHECK(tokenizer.document_ends().after == Ids{263});
+    CHECK(tokenizer.own_ends().before.empty());
+    CHECK(tokenizer.encode("abcb") == Ids{258, 'b'});
+    CHECK(tokenizer.encode("bcab") == Ids{257, 256});
+    // five letters: aa aa a, then the leftmost of aa+a and a+aa
+    CHECK(tokenizer.encode("aaaaa") == Ids{259, 260});
+    // no merges lead to it: only as a whole piece
+    CHECK(tokenizer.encode("xyz") == Ids{261});
+    CHECK(tokenizer.encode("xyzx") == Ids{'x', 'y', 'z', 'x'});
+    const std::string text = "<|eot_id|>";
+    CHECK(tokenizer.encode(text).size() == text.size());
+    CHECK(tokenizer.encode_prompt(text + "ab") == Ids{262 + 9, 256});
+    CHECK(tokenizer.decode(Ids{262, 256, 263}) == "<|begin_of_text|>ab<|end_of_text|>");
+    CHECK(tokenizer.decode(Ids{262, 256, 263}, true) == "ab");
+    CHECK(tokenizer.bytes_of(262 + 255) == "<|reserved_special_token_245|>");
+    CHECK(tokenizer.can_encode_parts());
+}
+
+TEST_CASE("tiktoken: the number of ranks says o200k, and its special tokens") {
+    const TemporaryFolder folder;
+    std::vector<std::string> more;
+    for (int i = 256; i < 199998; ++i) more.push_back("tok" + std::to_string(i));
+    write_file(folder / "o200k_base.tiktoken", ranks(more));
+    const Tokenizer tokenizer(folder.path());
+    CHECK(tokenizer.vocab_size() == 200019);
+    CHECK_FALSE(tokenizer.bos_id());
+    CHECK(tokenizer.eos_id() == 199999);
+    CHECK(tokenizer.encode_prompt("<|endofprompt|>") == Ids{200018});
+    // words are cut before a capital
+    CHECK(tokenizer.encode("tok256").size() == 6);
+    CHECK_THROWS_WITH(tokenizer.bytes_of(199998), Contains("has no token 199998"));
+}
+
+TEST_CASE("tiktoken: what it is must be known, and its lines be whole") {
+    const TemporaryFolder folder;
+    write_file(folder / "tokenizer.model", ranks({"ab"}));
+    CHECK_THAT(
+        problem(folder.path()),
+        Contains("tokenizer.model: a tiktoken file has no expression and no special tokens; they are known "
+                 "of llama3 (128,000 ranks) and o200k (199,998), and this one has 257. Say which it is "
+                 "like in tokenizer_config.json beside it: {\"tiktoken\": \"llama3\"}"));
+    write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama2"})");
+    CHECK_THAT(problem(folder.path()),
+               Contains("tokenizer_config.json beside it says \"tiktoken\": \"llama2\"; "
+                        "known are llama3, o200k"));
+    write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k"})");
+    CHECK(problem(folder.path()) == "none");
+    CHECK(Tokenizer(folder.path()).eos_id() == 258);
+    for (const std::string line :
+         {"YWI", "YWI 300", "YW=I 300", "Y!I= 300", "YWI= -1", "YWI= 99999999", "YWI= 3x"}) {
+        write_file(folder / "tokenizer.model", ranks({"ab"}) + line + "\n");
+        CHECK_THAT(problem(folder.path()),
+                   Contains("line 258 must be a token in base64 and its rank, is \"" + line + "\""));
+    }
+    // tokens of the user's own, and line ends of another system
+    write_file(folder / "tokenizer.model", ranks({"ab"}) + "eHk= 257\r\n\r\n");
+    write_file(folder / "tokenizer_config.json",
+               Json::object()
+                   .set("tiktoken", "o200k")
+                   .set("eos_token", "<end>")
+                   .set("added_tokens_decoder", Json::object().set("300", added("<end>", true)))
+                   .text());
+    const Tokenizer own(folder.path());
+    CHECK(own.eos_id() == 300);
+    CHECK_FALSE(own.bos_id());
+    CHECK(own.encode("xy") == Ids{257});
+    write_file(folder / "tokenizer_config.json", R"({"tiktoken": "o200k", "eos_token": "<no>"})");
+    CHECK_THAT(problem(folder.path()),
+               Contains("eos_token of tokenizer_config.json is \"<no>\", which is no token"));
+    write_file(folder / "tokenizer_config.json",
+               R"({"tiktoken": "o200k", "added_tokens_decoder": {"-1": {"content": "x"}}})");
+    CHECK_THAT(problem(folder.path()), Contains("must be an id from 0 to 2^24 - 1, is -1"));
+}
+
+TEST_CASE("vocab.json and merges.txt") {
+    const TemporaryFolder folder;
+    const auto write = [&](const std::string& vocab, const std::string& merges, const std::string& config) {
+        write_file(folder / "vocab.json", vocab);
+        write_file(folder / "merges.txt", merges);
+        write_file(folder / "tokenizer_config.json", config);
+    };
+    const std::string vocab = R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "1": 4, "11": 5, "<end>": 6})";
+    const std::string merges = "#version: 0.2\na b\r\n1 1\n\n";
+    write(vocab, merges, R"({"eos_token": "<end>"})");
+    const Tokenizer tokenizer(folder.path());
+    CHECK(tokenizer.encode("ab 11<end>c") == Ids{2, 3, 5, 6});
+    CHECK(tokenizer.eos_id() == 6);
+    CHECK(tokenizer.decode(Ids{2, 6}, true) == "ab");
+    CHECK(Tokenizer(folder / "merges.txt").hash() == tokenizer.hash());
+    CHECK(Tokenizer(folder / "vocab.json").encode("ab") == Ids{2});
+    // Qwen's are cut otherwise: digits one by one
+    write(vocab, merges, R"({"tokenizer_class": "Qwen2TokenizerFast"})");
+    CHECK(Tokenizer(folder.path()).encode("ab 11") == Ids{2, 3, 4, 4});
+    CHECK(Tokenizer(folder.path()).hash() != tokenizer.hash());
+
+    write(R"({"a": 0, "b</w>": 1})", "", "{}");
+    CHECK_THAT(problem(folder.path()), Contains("vocab.json: the token \"b</w>\" marks the end of a word"));
+    for (const std::string line : {"ab", "a b c"}) {
+        write(vocab, "a b\n" + line + "\n", "{}");
+        CHECK_THAT(problem(folder.path()),
+                   Contains("merges.txt: line 2 must be two symbols, is \"" + line + "\""));
+    }
+    write(vocab, "a 1\n", "{}");
+    CHECK_THAT(problem(folder.path()), Contains("\"a\" + \"1\" is not made of and in the vocabulary"));
+    write("{}", "", "{}");
+    CHECK_THAT(problem(folder.path()), Contains("the vocabulary is empty"));
+    std::filesystem::remove(folder / "merges.txt");
+    CHECK_FALSE(Tokenizer::is_at(folder.path()));
+    CHECK_THAT(problem(folder / "vocab.json"), Contains("merges.txt: cannot be read"));
+}
+
+TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {
+    const TemporaryFolder folder;
+    CHECK_THAT(problem(folder.path()),
+               Contains("no tokenizer in this folder; it is looked for as tokenizer.json"));
+    CHECK_FALSE(Tokenizer::is_at(folder.path()));
+    CHECK_FALSE(Tokenizer::is_at(folder / "absent"));
+    write_file(folder / "a.model", ranks({"ab"}));
+    CHECK(Tokenizer::is_at(folder.path()));
+    write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama3"})");
+    CHECK(Tokenizer(folder.path()).vocab_size() == 257 + 256);
+    write_file(folder / "b.tiktoken", ranks({"ab", "cd"}));
+    CHECK_THAT(problem(folder.path()), Contains("holds a.model and b.tiktoken: name the file that is meant"));
+    CHECK(Tokenizer(folder / "b.tiktoken").vocab_size() == 258 + 256);
+    write_file(folder / "tokenizer.model", ranks({}));
+    CHECK(Tokenizer(folder.path()).vocab_size() == 256 + 256);
+    write_file(folder / "text.txt", "some text");
+    train_tokenizer(Corpus({folder / "text.txt"}), 258, folder.path(), 1);
+    CHECK(Tokenizer(folder.path()).vocab_size() == 258);
+    CHECK(Tokenizer(folder / "tokenizer.json").hash() == Tokenizer(folder.path()).hash());
+    write_file(folder / "tokenizer.model", "neither of them");
+    CHECK_THAT(
+        problem(folder / "tokenizer.model"),
+        Contains("tokenizer.model: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not "
+                 "take it"));
+    write_file(folder / "tokenizer.model", "");
+    CHECK_THAT(problem(folder / "tokenizer.model"), Contains("neither a tokenizer.json"));
+}
