@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug run test sanitize lint format bench install deps clean
+.PHONY: help release debug run test sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -14,6 +14,7 @@ help:
 	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
 	@echo 'make test        build and run every test'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
+	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
 	@echo 'make lint        format, clang-tidy, layering, headers, file rules'
 	@echo 'make format      lay out the sources by .clang-format'
 	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
@@ -52,6 +53,13 @@ sanitize:
 	@$(call configure,build-asan,asan-ubsan)
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
 	@tools/test.sh build-asan --label-regex unit
+
+# OpenMP's own library is not instrumented, so kernels would give false alarms
+sanitize-threads:
+	@tools/deps.sh build test
+	@$(call configure,build-tsan,tsan)
+	@cmake --build --preset tsan --target test_data
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1 build-tsan/tests/test_data
 
 lint:
 	@tools/deps.sh build test lint

@@ -2,27 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of Coeus and of PyTorch (torch.compile) side by side on this machine, in alternation.
 
-    bench/compare_torch.py [--alternations 3] [--threads 2] [--dtypes f32,bf16] [--emulated]
+    bench/compare_torch.py [--shapes debug-512,small-1024] [--dtypes f32,bf16] [--alternations 3] [--threads 2] [--emulated]
 
-Shape: bench/debug_shape.toml. PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default
-../shared); PyTorch itself comes from PyPI into build/bench/torch. Where either cannot be had, Coeus is measured
-alone and the table says so. Each run's figure is its median step after two warm-up steps; the table shows the
-median over the runs. Compare ratios, not absolute figures of two days.
+PyTorch's program is bench/torch_llama.py of the reference files ($COEUS_SHARED, default ../shared); PyTorch itself comes
+from PyPI into build/bench/torch. Where either cannot be had, Coeus is measured alone and the table says so. Each run's
+figure is its median step after two warm-up steps; the table shows the median over the runs, and beside it which share of
+the machine's own GEMM rate that is (causal: a query's work with the keys it sees). Then Coeus as 2 ranks x 1 thread
+beside 1 rank x 2 threads, and the time from the start of the program to its first step. Compare ratios, not absolute
+figures of two days.
 """
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build/bench"
 SHARED = Path(os.environ.get("COEUS_SHARED", ROOT.parent / "shared"))
 TORCH_PROGRAM = SHARED / "bench/torch_llama.py"
-TOKENS_PER_STEP = 8 * 512
+# the shapes of torch_llama.py: dim, layers, heads, kv heads, ffn, vocabulary
+MODELS = {"debug": (256, 6, 16, 16, 768, 2048), "small": (768, 12, 12, 4, 2048, 32000)}
+# model, sequence, sequences a step
+SHAPES = {"debug-512": ("debug", 512, 8), "debug-2048": ("debug", 2048, 2), "debug-8192": ("debug", 8192, 1),
+          "small-1024": ("small", 1024, 2)}
 COMPUTE = {"f32": "float32", "bf16": "bfloat16"}
 # without these PyTorch is up to twice slower where the first touch of memory is slow
 ALLOCATOR = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184" \
@@ -74,25 +82,47 @@ def write_tokens(path):
     sys.exit("no python3 with h5py to write the token file (Debian: python3-h5py)")
 
 
-def run_coeus(dtype, threads):
-    """Tokens per second of the median step."""
+def causal_flops_per_token(shape):
+    """Of forward and backward: 6 for each multiplied weight, and each query with half of the keys."""
+    model, seq, _ = SHAPES[shape]
+    dim, layers, heads, kv, ffn, vocab = MODELS[model]
+    head = dim // heads
+    weights = layers * (dim * head * 2 * (heads + kv) + 3 * dim * ffn + 2 * dim) + dim + vocab * dim
+    return 6 * weights + 6 * layers * heads * head * seq
+
+
+def run_coeus(shape, dtype, threads, ranks=1):
+    """Tokens per second of the median step, the GEMM rate it measured, seconds from start to the first step."""
+    model, seq, batch = SHAPES[shape]
+    dim, layers, heads, kv, ffn, vocab = MODELS[model]
     output = WORK / "coeus"
     shutil.rmtree(output, ignore_errors=True)
-    command = [ROOT / "build/coeus", "train", "bench/debug_shape.toml", f"--job.dump_folder={output}",
+    command = [ROOT / "build/coeus", "train", "bench/step.toml", f"--job.dump_folder={output}",
                f"--training.dataset_path={WORK / 'tokens.h5'}", f"--training.mixed_precision_param={COMPUTE[dtype]}",
-               f"--training.threads={threads}", "--device=cpu"]
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+               f"--training.threads={threads}", "--device=cpu", f"--training.seq_len={seq}",
+               f"--training.local_batch_size={batch // ranks}", f"--model.dim={dim}", f"--model.n_layers={layers}",
+               f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}", f"--model.ffn_hidden={ffn}",
+               f"--model.vocab_size={vocab}", "--profile"]
+    if ranks > 1:
+        command = ["mpirun", "-n", str(ranks), "--bind-to", "none"] + command
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    begin = time.time()
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"coeus ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     steps = [r["step_s"] for r in records if "step_s" in r and r["step"] > 2]
-    return TOKENS_PER_STEP / statistics.median(steps)
+    peak = re.search(r"reach, (\d+) GF/s in GEMM", done.stdout)
+    clock = re.search(r"\[coeus\] (\S+ \S+),(\d+) - info - Training starts", done.stdout)
+    started = time.mktime(time.strptime(clock[1], "%Y-%m-%d %H:%M:%S")) + int(clock[2]) / 1000
+    return seq * batch / statistics.median(steps), float(peak[1]) * 1e9, started - begin
 
 
-def run_torch(python, dtype, threads, steps):
+def run_torch(python, shape, dtype, threads, steps):
     """Tokens per second of the median step, and PyTorch's version."""
+    model, seq, batch = SHAPES[shape]
     environment = dict(os.environ, GLIBC_TUNABLES=ALLOCATOR, TORCHINDUCTOR_CACHE_DIR=str(WORK / "inductor"))
-    command = [python, TORCH_PROGRAM, "--shape", "debug", "--seq", "512", "--batch", "8", "--steps", str(steps),
+    command = [python, TORCH_PROGRAM, "--shape", model, "--seq", str(seq), "--batch", str(batch), "--steps", str(steps),
                "--dtype", dtype, "--threads", str(threads), "--compile"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
@@ -101,9 +131,48 @@ def run_torch(python, dtype, threads, steps):
     return result["tps_median"], result["torch"]
 
 
+def compare(python, shape, dtype, given, has_bf16):
+    """A line of the table, and PyTorch's version."""
+    # without the instructions PyTorch emulates bfloat16, some 30 times slower than float32
+    emulated = dtype == "bf16" and not has_bf16
+    torch_runs = 0 if not python else given.alternations if not emulated else int(given.emulated)
+    ours, theirs, peaks, version = [], [], [], None
+    for alternation in range(given.alternations):
+        speed, peak, _ = run_coeus(shape, dtype, given.threads)
+        ours.append(speed)
+        peaks.append(peak)
+        if alternation < torch_runs:
+            speed, version = run_torch(python, shape, dtype, given.threads, 4 if emulated else 8)
+            theirs.append(speed)
+        print(f"{shape} {dtype} run {alternation + 1}: coeus {ours[-1]:,.0f} tok/s"
+              + (f", PyTorch {theirs[-1]:,.0f} tok/s" if alternation < torch_runs else ""), flush=True)
+    def share(speed):
+        return f"{speed:,.0f} ({100 * speed * causal_flops_per_token(shape) / statistics.median(peaks):.0f} %)"
+    mine = statistics.median(ours)
+    if theirs:
+        other = statistics.median(theirs)
+        return f"| {shape} | {dtype} | {share(mine)} | {share(other)} | {mine / other:.2f} |", version
+    why = "not measured: emulated here (--emulated)" if python else "not measured"
+    return f"| {shape} | {dtype} | {share(mine)} | {why} | |", None
+
+
+def compare_ranks(shape, alternations):
+    """A sentence on 2 ranks x 1 thread beside 1 rank x 2 threads, and on the start."""
+    one, two, starts = [], [], []
+    for _ in range(alternations):
+        speed, _, start = run_coeus(shape, "f32", 2)
+        one.append(speed)
+        starts.append(start)
+        two.append(run_coeus(shape, "f32", 1, ranks=2)[0])
+    one, two = statistics.median(one), statistics.median(two)
+    return (f"{shape} f32: 2 ranks x 1 thread {two:,.0f} tok/s, 1 rank x 2 threads {one:,.0f} tok/s, ratio {two / one:.2f}; "
+            f"from the start of the program to its first step {statistics.median(starts):.2f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alternations", type=int, default=3)
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="of " + ", ".join(SHAPES))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtypes", default="f32,bf16", help="f32, bf16 or both")
     parser.add_argument("--emulated", action="store_true",
@@ -115,31 +184,23 @@ def main():
     write_tokens(WORK / "tokens.h5")
 
     rows, version = [], "absent"
-    for dtype in given.dtypes.split(","):
-        # without the instructions PyTorch emulates bfloat16, some 30 times slower than float32
-        emulated = dtype == "bf16" and not has_bf16
-        torch_runs = 0 if not python else given.alternations if not emulated else int(given.emulated)
-        ours, theirs = [], []
-        for alternation in range(given.alternations):
-            ours.append(run_coeus(dtype, given.threads))
-            if alternation < torch_runs:
-                speed, version = run_torch(python, dtype, given.threads, 4 if emulated else 8)
-                theirs.append(speed)
-            print(f"{dtype} run {alternation + 1}: coeus {ours[-1]:,.0f} tok/s"
-                  + (f", PyTorch {theirs[-1]:,.0f} tok/s" if alternation < torch_runs else ""), flush=True)
-        mine = statistics.median(ours)
-        if theirs:
-            other = statistics.median(theirs)
-            rows.append(f"| {dtype} | {mine:,.0f} | {other:,.0f} | {mine / other:.2f} |")
-        else:
-            why = "not measured: emulated here (--emulated)" if python else "not measured"
-            rows.append(f"| {dtype} | {mine:,.0f} | {why} | |")
+    for shape in given.shapes.split(","):
+        for dtype in given.dtypes.split(","):
+            row, found = compare(python, shape, dtype, given, has_bf16)
+            rows.append(row)
+            version = found or version
+    ranks = compare_ranks("debug-512", given.alternations) if given.threads == 2 else ""
 
     print(f"\n{model}, {os.cpu_count()} cores, {given.threads} threads; PyTorch {version}"
           + (f" ({absent})" if absent else ""))
-    print("d256 L6 h16 V2048, seq 512, batch 8, one rank; tokens/s, median of the runs\n")
-    print("| type | coeus | PyTorch compiled | ratio |\n|---|---:|---:|---:|")
+    print("one rank; tokens/s, median of the runs, and the share of the machine's GEMM rate\n")
+    print("| shape | type | coeus | PyTorch compiled | ratio |\n|---|---|---:|---:|---:|")
     print("\n".join(rows))
+    print(f"\n{ranks}")
+    for shape in given.shapes.split(","):
+        model, seq, batch = SHAPES[shape]
+        print("{}: dim {}, {} layers, {} heads, {} kv heads, ffn {}, vocabulary {}; {} x {} tokens a step".format(
+            shape, *MODELS[model], batch, seq))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Given to clang-tidy 14 before each file: std::source_location, which libstdc++ 12 offers only to compilers
-// that have __builtin_source_location (clang from 15 on).
+// Given to clang-tidy 14 before each file, for what GCC 12's headers ask of a compiler: __malloc__ with an
+// argument (omp.h), and __builtin_source_location, without which there is no std::source_location.
 #pragma once
+
+#ifdef __clang__
+#define __malloc__(...) __malloc__  // NOLINT(bugprone-reserved-identifier): the header's name
+#endif
 
 #include <source_location>
 

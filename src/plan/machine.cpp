@@ -75,6 +75,18 @@ double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std
     return peak;
 }
 
+double copy_bandwidth(Exec& exec, const Kernels& kernels) {
+    const OwnedTensor from(Dtype::f32, {int64_t(16) << 20}, "memory probe"),
+        to(Dtype::f32, {int64_t(16) << 20}, "memory probe");
+    double best = 0;
+    for (int i = 0; i < 5; ++i) {
+        const Timer one;
+        kernels.cast(exec, to, from);
+        best = std::max(best, double(from.view.bytes() + to.view.bytes()) / one.seconds());
+    }
+    return best;
+}
+
 std::string default_peak_cache() {
     if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
         return std::string(cache) + "/coeus/peaks";

@@ -56,8 +56,16 @@ void Engine::forward_backward(const MicroBatch& micro_batch) {
     stage_.forward_backward(c);
 }
 
+void Engine::sum_gradients(const Communicator& data_ranks) {
+    const Tensor gradients = decoder_.parameters().gradients();
+    if (data_ranks.size() == 1) return;
+    if (exec_.observer) exec_.observer->begin("all_reduce", 0, double(gradients.bytes()));
+    data_ranks.all_reduce(gradients);
+    if (exec_.observer) exec_.observer->end();
+}
+
 bool Engine::update(const Communicator& data_ranks) {
-    data_ranks.all_reduce(decoder_.parameters().gradients());
+    sum_gradients(data_ranks);
     step_.scalars().loss = data_ranks.all_reduce(step_.scalars().loss);
     adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm);
     adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());

@@ -18,6 +18,7 @@ namespace coeus {
 namespace {
 
 constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unless there are no others
 
 Tensor ids(std::span<const int32_t> values) {
     return Tensor(const_cast<int32_t*>(values.data()), Dtype::i32,
@@ -130,17 +131,32 @@ void Trainer::run() {
                                           .ranks = mesh_.size(dp),
                                           .first_sample = sample_});
     if (first_rank()) log::info("Training starts at step {} of {}", step_ + 1, steps);
-    while (step_ < steps) {
+    if (config_.profiling.kernels) profile_.emplace();
+    for (int64_t done = 0; step_ < steps; ++done) {
+        const bool profiled = profile_ && (done >= profile_warmup || steps - step_ <= 1);
+        engine_.exec().observer = profiled ? &*profile_ : nullptr;
         const Timer timer;
         const StepBatch batch = loader.next();
         train_step(batch);
-        clock_.add(timer.seconds(), batch.seconds_waited);
+        const double seconds = timer.seconds();
+        clock_.add(seconds, batch.seconds_waited);
+        if (profiled) profile_->end_step(seconds, batch.seconds_waited);
+        engine_.exec().observer = nullptr;
         ++step_;
         report(batch);
         validate();
         save();  // last: a run killed here has everything of the step in its files
     }
     if (first_rank()) log::info("Training completed at step {}", step_);
+    if (profile_) report_profile();
+}
+
+void Trainer::report_profile() {
+    // all ranks measure together, as they computed together; each writes its own table into its own log
+    mesh_.world().barrier();
+    const double bandwidth = copy_bandwidth(engine_.exec(), cpu_kernels());
+    log::info("Profile of rank {}: {}", mesh_.world().rank(),
+              profile_->table({.flops_per_second = peak_flops_.value_or(0), .bytes_per_second = bandwidth}));
 }
 
 void Trainer::train_step(const StepBatch& batch) {

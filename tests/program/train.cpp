@@ -361,6 +361,22 @@ TEST_CASE("What the terminal shows is chosen") {
     CHECK(read_file(folder / "out/saved.toml") == read_file(folder / "out/deck.toml"));
 }
 
+TEST_CASE("A profile says where the time went") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const Outcome plain = train_tiny(folder / "plain", folder / "tokens.h5");
+    CHECK(count_of("Profile of rank", plain.output) == 0);
+    const Outcome run = train_tiny(folder / "out", folder / "tokens.h5", {"--profile"}, 2);
+    CHECK(count_of("Profile of rank 0: 4 steps of ", run.output) == 1);  // the first two warm up
+    for (const char* line : {"  gemm ", "  attention ", "  attention_backward ", "  adam ", "  all_reduce ",
+                             "  cross_entropy ", "  waiting for data ", "  outside of kernels "})
+        CHECK(count_of(line, run.output) == 1);
+    CHECK(count_of("Profile of rank 1: 4 steps of ", read_file(folder / "out/log/rank_1.log")) == 1);
+    CHECK(read_metrics(folder / "out").losses().size() == 6);
+    const Outcome one = train_tiny(folder / "one", folder / "tokens.h5", {"--profile", steps(1)});
+    CHECK(count_of("Profile of rank 0: 1 step of ", one.output) == 1);
+}
+
 TEST_CASE("Memory does not grow") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",

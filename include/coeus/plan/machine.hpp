@@ -19,6 +19,9 @@ std::optional<double> gpu_peak_flops(const std::string& device_name);
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file);
 
+/// Bytes per second, read and written, of a copy of 64 MiB with this Exec's threads: the best of several.
+double copy_bandwidth(Exec& exec, const Kernels& kernels);
+
 /// $XDG_CACHE_HOME/coeus/peaks, or ~/.cache/coeus/peaks; "" where there is neither.
 std::string default_peak_cache();
 

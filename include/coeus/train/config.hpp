@@ -42,6 +42,7 @@ struct Config {
     } log;
 
     struct Profiling {
+        bool kernels = false;  ///< print the share of each kind of kernel at the end
         bool enable_profiling = false;
         std::string save_traces_folder = "profile_traces";
         int64_t profile_freq = 10;

@@ -54,6 +54,8 @@ public:
     double evaluate(const MicroBatch& batch);
 
 private:
+    void sum_gradients(const Communicator& data_ranks);
+
     EngineOptions options_;
     Decoder decoder_;
     Stage stage_;

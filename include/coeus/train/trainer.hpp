@@ -11,6 +11,7 @@
 #include "coeus/train/data.hpp"
 #include "coeus/train/engine.hpp"
 #include "coeus/train/evaluator.hpp"
+#include "coeus/train/kernel_profile.hpp"
 #include "coeus/train/metrics.hpp"
 #include "coeus/train/run_folder.hpp"
 
@@ -37,6 +38,7 @@ private:
     void report(const StepBatch& batch);
     void save();
     void validate();
+    void report_profile();
     TrainRecord record() const;
     [[noreturn]] void stop_not_finite() const;
     bool first_rank() const { return mesh_.world().rank() == 0; }
@@ -55,6 +57,7 @@ private:
     std::optional<Evaluator> evaluator_;
     std::optional<MetricsFile> metrics_;  ///< of rank 0
     StepClock clock_;
+    std::optional<KernelProfile> profile_;
     double flops_per_token_ = 0;
     double loss_max_ = 0;       ///< of the last step, over the data ranks
     int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of torchtitan's first generation (2024) and what they are called today.
+// Short names for the command line, and names of torchtitan's first generation (2024) with what they are
+// called today.
 #include "option.hpp"
 
 namespace coeus::config {
@@ -18,6 +19,8 @@ const std::vector<Alias>& aliases() {
     using Kind = Alias::Kind;
     static const std::vector<Alias> all = [] {
         std::vector<Alias> table = {
+            {"quiet", "log.quiet"},
+            {"profile", "profiling.kernels"},
             {"job.print_args", "job.print_config"},
             {"metrics.enable_color_printing", "metrics.disable_color_printing", Kind::inverted},
             {"metrics.rank_0_only", "metrics.save_for_all_ranks", Kind::inverted},

@@ -45,8 +45,12 @@ std::vector<Option> job_options() {
 
         works(COEUS_FIELD(log.ranks), "ranks whose lines appear on the terminal; LOG_RANK sets it too")
             .obeys(at_least_0),
-        works(COEUS_FIELD(log.quiet), "show only warnings and errors on the terminal"),
+        works(COEUS_FIELD(log.quiet), "show only warnings and errors on the terminal; --quiet sets it too"),
 
+        works(
+            COEUS_FIELD(profiling.kernels),
+            "print at the end which kinds of kernels the time went to, beside the machine's rates; --profile "
+            "sets it too"),
         not_built(COEUS_FIELD(profiling.enable_profiling), "tracing", "write traces of some steps"),
         dormant(COEUS_FIELD(profiling.save_traces_folder), "profiling.enable_profiling",
                 "folder of the traces under dump_folder"),
