@@ -12,7 +12,7 @@ const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
         {"train", "train the model that a deck describes, or go on with it", train, train_help},
         {"generate", "write text with a trained model", generate, generate_help},
-        {"info", "show what a checkpoint or token file holds; --verify checks it", info, info_help},
+        {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
     };

@@ -34,7 +34,7 @@ Flags generate_flags() {
         .add("prompts", "FILE", "", "one prompt per line, or JSON lines with \"prompt\" (or \"text\")")
         .add("output", "FILE.jsonl", "",
              "also write prompt, text, counts and why it ended, one JSON object a line")
-        .add("tokenizer", "FOLDER", "", "default: the one the checkpoint's deck or the folder names")
+        .add("tokenizer", "PATH", "", "default: the one the checkpoint's deck or the folder names")
         .add("length", "N", "128", "tokens to write at most, of each text")
         .add_list("stop", "TEXT", "end a text before this; may be given several times. EOS always ends it")
         .add_switch("ignore_eos", "go on behind EOS")
@@ -74,8 +74,9 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
     for (const Prompt& prompt : prompts) {
         const std::string name =
             prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
-        std::vector<int32_t> ids = tokenizer.encode(prompt.text);
-        if (tokenizer.bos_id()) ids.insert(ids.begin(), *tokenizer.bos_id());
+        std::vector<int32_t> ids = tokenizer.document_ends().before;
+        const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
+        ids.insert(ids.end(), text.begin(), text.end());
         if (ids.empty()) throw ConfigError("{} is empty, and the tokenizer has no BOS to start from", name);
         if (int64_t(ids.size()) > context)
             throw ConfigError(
@@ -109,7 +110,7 @@ public:
         while (next_ < ends_.size() && ends_[next_]) {
             print("\n");
             record(next_);
-            ends_[next_]->text.clear();
+            ends_[next_] = Written{};  // no longer needed
             if (++next_ == ends_.size()) break;
             heading();
             print(std::exchange(waiting_[next_], {}));
@@ -129,7 +130,7 @@ private:
                      .set("text", written.text)
                      .set("finish", written.finish)
                      .set("prompt_tokens", ids_[number].size())
-                     .set("tokens", written.tokens)
+                     .set("tokens", written.ids.size())
                      .text()
               << '\n';
         if (!file_.flush())
@@ -175,12 +176,12 @@ int generate(const Arguments& arguments) {
     generator.weights_changed();
 
     const Timer timer;
-    int64_t tokens = 0;
+    size_t tokens = 0;
     output.begin();
     writer.write(
         ids, [&](size_t number, const std::string& text) { output.piece(number, text); },
         [&](size_t number, const Written& written) {
-            tokens += written.tokens;
+            tokens += written.ids.size();
             output.end(number, written);
         });
     if (flags.given("stats"))

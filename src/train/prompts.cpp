@@ -2,7 +2,6 @@
 #include "coeus/train/prompts.hpp"
 
 #include "coeus/base/error.hpp"
-
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 

@@ -25,7 +25,7 @@ std::string TextEnd::push(const std::string& piece) {
                     break;
                 }
     }
-    const std::string text = held_.substr(0, certain);
+    std::string text = held_.substr(0, certain);
     held_.erase(0, found_ ? held_.size() : certain);
     return text;
 }
@@ -48,7 +48,7 @@ Writer::Writer(Generator& generator, const Tokenizer& tokenizer, const WriterOpt
     : generator_(generator), tokenizer_(tokenizer), options_(options), row_(size_t(tokenizer.vocab_size())) {
     for (const std::string& stop : options.stops) {
         if (stop.empty()) throw ConfigError("--stop is empty: every text would end at once");
-        const std::vector<int32_t> ids = tokenizer.encode(stop);
+        const std::vector<int32_t> ids = tokenizer.encode_prompt(stop);
         if (const std::string back = tokenizer.decode(ids); back != stop)
             throw ConfigError("--stop \"{}\": the tokenizer cannot write this text, it makes \"{}\" of it",
                               stop, back);
@@ -62,16 +62,16 @@ void Writer::take(Text& text, Tensor logits) {
     Written& written = text.written;
     // ids beyond the tokenizer's (a vocabulary padded for speed) are never drawn
     for (size_t i = 0; i < row_.size(); ++i) row_[i] = float(element(logits, int64_t(i)));
-    const int32_t id = draw_token(row_, options_.sampling, uint64_t(written.tokens), text.number);
+    const int32_t id = draw_token(row_, options_.sampling, uint64_t(written.ids.size()), text.number);
     if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
         written.finish = tokenizer_.eos_id() == id ? "eos" : "stop";
     } else {
         text.ids.push_back(id);
-        ++written.tokens;
+        written.ids.push_back(id);
         text.piece = text.end.push(text.stream.push(id));
         if (text.end.found())
             written.finish = "stop";
-        else if (written.tokens == options_.length)
+        else if (int64_t(written.ids.size()) == options_.length)
             written.finish = "length";
     }
     if (written.finish && !text.end.found())

@@ -40,7 +40,7 @@ struct WriterOptions {
 /// What was written behind a prompt.
 struct Written {
     std::string text;
-    int64_t tokens = 0;            ///< of the text, without the one that ended it
+    std::vector<int32_t> ids;      ///< its tokens, without one that ended it
     const char* finish = nullptr;  ///< "eos", "stop" or "length"
 };
 

@@ -92,16 +92,20 @@ public:
 
     std::vector<Written> write(const std::vector<std::string>& prompts, const WriterOptions& options,
                                int64_t sequences, int64_t context = 64) {
+        std::vector<std::vector<int32_t>> ids;
+        for (const std::string& prompt : prompts) ids.push_back(tokenizer_->encode(prompt));
+        return write(ids, options, sequences, context);
+    }
+    std::vector<Written> write(const std::vector<std::vector<int32_t>>& prompts, const WriterOptions& options,
+                               int64_t sequences, int64_t context) {
         Generator generator(config_, Dtype::f64, context, sequences, 1);
         generator.decoder().parameters().initialise(2, 1);
         generator.weights_changed();
-        std::vector<std::vector<int32_t>> ids;
-        for (const std::string& prompt : prompts) ids.push_back(tokenizer_->encode(prompt));
         std::vector<Written> all(prompts.size());
         std::vector<std::string> pieces(prompts.size());
         Writer(generator, *tokenizer_, options)
             .write(
-                ids, [&](size_t number, const std::string& piece) { pieces.at(number) += piece; },
+                prompts, [&](size_t number, const std::string& piece) { pieces.at(number) += piece; },
                 [&](size_t number, const Written& written) {
                     CHECK(all.at(number).finish == nullptr);  // once
                     all[number] = written;
@@ -136,8 +140,8 @@ TEST_CASE("writer: any number side by side writes the same texts") {
         const WriterOptions options = {.sampling = {.temperature = temperature, .seed = 5}, .length = 24};
         const auto one_by_one = desk.write(prompts, options, 1);
         for (const Written& written : one_by_one) {
-            CHECK(written.tokens <= 24);
-            CHECK((written.tokens == 24) == (std::string(written.finish) == "length"));
+            CHECK(written.ids.size() <= 24);
+            CHECK((written.ids.size() == 24) == (std::string(written.finish) == "length"));
         }
         for (const int64_t sequences : {2, 4, 9})
             CHECK(texts(desk.write(prompts, options, sequences)) == texts(one_by_one));
@@ -152,7 +156,7 @@ TEST_CASE("writer: what ends a text") {
     const WriterOptions plain = {
         .sampling = {.temperature = 1, .seed = 1}, .length = 400, .ignore_eos = true};
     const Written whole = desk.write({"abc"}, plain, 1).front();
-    CHECK(whole.tokens == 400);
+    CHECK(whole.ids.size() == 400);
     CHECK(std::string(whole.finish) == "length");
 
     WriterOptions eos = plain;  // one of 258 tokens: with 16 texts one of them ends so
@@ -184,17 +188,20 @@ TEST_CASE("writer: what ends a text") {
 
 TEST_CASE("writer: a text that outgrows the context goes on from its newest half") {
     Desk desk;
-    const WriterOptions options = {.sampling = {.temperature = 0}, .length = 7, .ignore_eos = true};
-    // 4 tokens of 6, two more fit: the seventh is written behind the newest 3
-    const std::string text = "abcd";
-    const auto roomy = desk.write({text}, options, 1, 64).front();
-    const auto tight = desk.write({text}, options, 1, 6).front();
-    CHECK(tight.tokens == 7);
-    WriterOptions three = options;
-    three.length = 3;
-    const auto first = desk.write({text}, three, 1, 6).front();
-    CHECK(first.text == desk.write({text}, three, 1, 64).front().text);
+    const auto greedy = [](int64_t length) {
+        return WriterOptions{.sampling = {.temperature = 0}, .length = length, .ignore_eos = true};
+    };
+    std::vector<std::vector<int32_t>> prompts, newest_half;
+    for (int32_t i = 0; i < 5; ++i) prompts.push_back({i, 7 * i % 5, 40 + i, 9});
+    // 4 tokens of 6: two more fit, the third is drawn too, and the fourth is written behind the newest 3
+    const auto three = desk.write(prompts, greedy(3), 5, 64), four = desk.write(prompts, greedy(4), 2, 6);
+    for (const Written& written : three) newest_half.push_back(written.ids);
+    const auto next = desk.write(newest_half, greedy(1), 5, 64);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        std::vector<int32_t> should = three[i].ids;
+        should.push_back(next[i].ids.at(0));
+        CHECK(four[i].ids == should);
+    }
     // a context of one: every token follows the last one alone
-    CHECK(desk.write({"a"}, options, 1, 1).front().tokens == 7);
-    CHECK(roomy.tokens == 7);
+    CHECK(desk.write({"a"}, greedy(7), 1, 1).front().ids.size() == 7);
 }
