@@ -56,8 +56,9 @@ TEST_CASE("Data that is not there") {
               "validation.dataset_path = \"" + absent + "\": there is no such file or folder");
     // text needs a tokenizer
     write_file(bad.path("text/a.txt"), small_text());
-    bad.check(bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
-              bad.path("nowhere/tokenizer.json").string() + ": no such file");
+    bad.check(
+        bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
+        bad.path("nowhere").string() + ": there is no such file or folder; a tokenizer is tokenizer.json");
 }
 
 TEST_CASE("Data without tokens") {

@@ -158,7 +158,7 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.path("text.txt"), {}, "text.txt is not an HDF5 file");
     write_token_file(all.path("tokens.h5"), {.tokens = {1, 2, 3}});
     expect_error(all.path("tokens.h5"), {}, "tokens.h5 is an HDF5 file, but not a checkpoint of Coeus");
-    expect_error(all.run(), {"--tokenizer", all.path("empty")}, "no tokenizer in this folder; it is looked for as tokenizer.json");
+    expect_error(all.run(), {"--tokenizer", all.path("empty")}, "no tokenizer in this folder");
     expect_error(all.run(), {"--temprature=1"},
                  "coeus generate: unknown option --temprature, did you mean --temperature?");
     expect_error(all.run(), {"--temperature=-1"}, "--temperature must be a number from 0 to 100, is \"-1\"");

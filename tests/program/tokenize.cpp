@@ -65,7 +65,7 @@ TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
     check({"tokenizer", "a.txt", "--output", "x", "--output", "y"},
           "coeus tokenizer: --output is given twice");
     check({"tokenizer", "absent.txt", "--output", "x"}, "absent.txt: there is no such file");
-    check({"tokenize", "a.txt", "--output", "x.h5", "--tokenizer", "."}, "no tokenizer in this folder; it is looked for as tokenizer.json");
+    check({"tokenize", "a.txt", "--output", "x.h5", "--tokenizer", "."}, "no tokenizer in this folder");
     check({"tokenize", "a.txt", "--output", "x.h5"}, "coeus tokenize needs --tokenizer");
     const Outcome help = run_coeus({"help", "tokenize"});
     CHECK(help.exit_code == 0);
