@@ -5,7 +5,11 @@
 // Rates are of processor time of the calling thread, so they mean something on a busy machine too.
 #include "support/cases.hpp"
 
+#if __has_include(<cblas-openblas.h>)
+#include <cblas-openblas.h>  // Debian's name
+#else
 #include <cblas.h>
+#endif
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 

@@ -11,10 +11,6 @@ function(coeus_missing what debian spack module)
 endfunction()
 
 find_package(Threads REQUIRED)
-find_package(PkgConfig QUIET)
-if(NOT PkgConfig_FOUND)
-    coeus_missing("pkg-config" pkg-config pkgconf pkgconf)
-endif()
 
 find_package(MPI QUIET COMPONENTS CXX)
 if(NOT MPI_CXX_FOUND)
@@ -54,7 +50,7 @@ endif()
 
 # libraries that have no CMake package on Debian 12: header + library
 function(coeus_find target header library what debian spack module)
-    find_path(${target}_INCLUDE_DIR ${header})
+    find_path(${target}_INCLUDE_DIR NAMES ${header} PATH_SUFFIXES openblas)
     if(library)
         find_library(${target}_LIBRARY ${library})
     endif()
@@ -69,7 +65,8 @@ function(coeus_find target header library what debian spack module)
 endfunction()
 
 coeus_find(coeus_onednn oneapi/dnnl/dnnl.hpp dnnl "oneDNN" libdnnl-dev onednn onednn)
-coeus_find(coeus_openblas cblas-openblas.h openblas "OpenBLAS" libopenblas-openmp-dev "openblas threads=openmp" openblas)
+# Debian names the header after the library, others do not
+coeus_find(coeus_openblas "cblas-openblas.h;cblas.h" openblas "OpenBLAS" libopenblas-openmp-dev "openblas threads=openmp" openblas)
 coeus_find(coeus_tomlplusplus toml++/toml.h "" "toml++" libtomlplusplus-dev tomlplusplus tomlplusplus)
 coeus_find(coeus_hwloc hwloc.h hwloc "hwloc" libhwloc-dev hwloc hwloc)
 coeus_find(coeus_pcre2 pcre2.h pcre2-8 "PCRE2" libpcre2-dev pcre2 pcre2)

@@ -8,6 +8,8 @@ target_compile_options(coeus_options INTERFACE
     -Wno-restrict
     # designated initialisers leave the rest to the defaults on purpose
     -Wno-missing-field-initializers
+    # vectors wider than the CPU's registers never cross a library's boundary
+    -Wno-psabi
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
     -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)

@@ -37,14 +37,12 @@ if [ ! -s run/tokenizer/tokenizer.json ]; then
     mv run/tokenizer.part run/tokenizer
 fi
 
-# root may run Open MPI; two ranks on one core share it, and wait without spinning
+# root may run Open MPI; two ranks may share one core, and then wait without spinning
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-crowded=
-if [ "$(nproc)" -lt 2 ]; then crowded=--oversubscribe; fi
-train="mpirun -n 2 --bind-to none${crowded:+ $crowded} $program train $deck"
-say "training: $train"
+start="mpirun -n 2 --oversubscribe --bind-to none $program train $deck"
+say "training: $start"
 code=0
-$train || code=$?
+$start || code=$?
 if [ "$code" -ne 0 ]; then
     echo "training ended with code $code" >&2
     case $code in 2 | 4) ;; *) echo "'make run' continues from the last checkpoint in $output" >&2 ;; esac
@@ -65,6 +63,6 @@ last() {
 echo "last loss             $(last loss)"
 echo "last validation loss  $(last validation_loss)"
 echo "metrics, checkpoints  $output"
-echo "train longer          mpirun -n 2 --bind-to none $program train $deck --training.steps=1000"
+echo "train longer          $start --training.steps=1000"
 echo "write more            $generate \"The sea is\""
-echo "loss curve            tools/loss_curve.py $output/metrics.jsonl loss.svg"
+echo "plots                 $output/report.html; $program report $output"

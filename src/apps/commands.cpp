@@ -3,6 +3,7 @@
 
 #include "generate.hpp"
 #include "info.hpp"
+#include "report.hpp"
 #include "tokenizer.hpp"
 #include "train.hpp"
 
@@ -13,6 +14,7 @@ const std::vector<Command>& commands() {
         {"train", "train the model that a deck describes, or go on with it", train, train_help},
         {"generate", "write text with a trained model", generate, generate_help},
         {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
+        {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},
     };

@@ -33,6 +33,8 @@ void train_help() {
         "checkpoint.\n\n"
         "  --dry_run             validate everything, print mesh, model and memory, run nothing\n"
         "  --ranks N             of a dry run: as if started on N ranks\n"
+        "  --profile             print at the end which kernels the time went to (profiling.kernels)\n"
+        "  --quiet               only warnings and errors on the terminal (log.quiet)\n"
         "  --section.option=V    overrides the deck; --a.b V works too; booleans: --a.b and --a.no_b\n\n"
         "  coeus help options    every option with its meaning and default");
 }

@@ -36,9 +36,12 @@ std::shared_ptr<spdlog::logger> terminal_logger(bool color) {
     return logger;
 }
 
+bool color_fits() {
+    return std::getenv("NO_COLOR") == nullptr && is_terminal(STDOUT_FILENO);
+}
+
 State& state() {
-    static State s = {
-        terminal_logger(is_terminal(STDOUT_FILENO)), nullptr, {}, true, is_terminal(STDOUT_FILENO)};
+    static State s = {terminal_logger(color_fits()), nullptr, {}, true, color_fits()};
     return s;
 }
 
@@ -71,7 +74,7 @@ std::string without_color(std::string_view text) {
 void init(const Options& options) {
     State& s = state();
     s.options = options;
-    s.colored = options.color && std::getenv("NO_COLOR") == nullptr && is_terminal(STDOUT_FILENO);
+    s.colored = options.color && color_fits();
     s.terminal = terminal_logger(s.colored);
     s.shown = std::find(options.ranks.begin(), options.ranks.end(), options.rank) != options.ranks.end();
     s.file.reset();
@@ -114,11 +117,11 @@ void write(Level level, std::string_view text) {
     const auto as = to_spdlog(level);
     if (s.file) s.file->log(as, without_color(text));
     const bool urgent = level == Level::warn || level == Level::error;
-    if (urgent && s.options.rank != 0) {
-        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
-    } else if (urgent || (s.shown && !s.options.quiet)) {
+    if (!urgent && !on_terminal()) return;
+    if (s.options.rank == 0 && s.options.ranks.size() <= 1)
         s.terminal->log(as, text);
-    }
+    else
+        s.terminal->log(as, "rank {}: {}", s.options.rank, text);
 }
 
 }  // namespace coeus::log

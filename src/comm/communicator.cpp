@@ -44,7 +44,9 @@ struct Communicator::Handle {
 
     // 16 MiB in all, until pieces would become too small
     static int64_t bytes_from_each(int ranks) {
-        return std::clamp((int64_t(16) << 20) / ranks / 64 * 64, int64_t(4) << 10, int64_t(256) << 10);
+        const int64_t rest = round_up(int64_t(8) * ranks, 64);  // all_reduce: fewer elements than ranks
+        const int64_t piece = std::min((int64_t(16) << 20) / ranks / 64 * 64, int64_t(256) << 10);
+        return std::max({piece, rest, int64_t(4) << 10});
     }
     int64_t piece_bytes = bytes_from_each(1);
     int ranks = 1;

@@ -7,9 +7,11 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -100,6 +102,16 @@ int MpiRuntime::max_over_world(int value) const {
     int result = value;
     COEUS_CHECK_MPI(MPI_Allreduce(&value, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
     return result;
+}
+
+int MpiRuntime::local_ranks_with(const std::string& text) const {
+    MPI_Comm node = MPI_COMM_NULL;
+    COEUS_CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
+    const uint64_t own = std::hash<std::string>()(text);
+    std::vector<uint64_t> all(static_cast<size_t>(local_size_));
+    COEUS_CHECK_MPI(MPI_Allgather(&own, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, node));
+    COEUS_CHECK_MPI(MPI_Comm_free(&node));
+    return int(std::count(all.begin(), all.end(), own));
 }
 
 int world_rank() {

@@ -39,6 +39,13 @@ public:
                 n += hwloc_bitmap_intersects(core->cpuset, bound_);
         return std::max(1, n);
     }
+    std::string binding() const {
+        char* text = nullptr;
+        if (hwloc_bitmap_list_asprintf(&text, bound_) < 0) return "";
+        const std::string list = text;
+        std::free(text);
+        return list;
+    }
     // Binds the process, with the threads it has and will have, to a run of cores. Where the system refuses,
     // it runs unbound.
     void bind_process(int first_core, int count) const {
@@ -57,11 +64,13 @@ private:
 
 }  // namespace
 
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing) {
     const Topology topology;
     CpuShare share;
     share.cores = topology.bound_cores();
-    const bool bound = share.cores < topology.cores();
+    share.machine_cores = topology.cores();
+    share.bound = share.cores < share.machine_cores;
+    share.sharing = share.bound ? sharing : local_size;
     const char* environment = std::getenv("OMP_NUM_THREADS");
     if (wanted > 0) {
         share.threads = wanted;
@@ -69,18 +78,21 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size) {
     } else if (environment && std::atoi(environment) > 0) {
         share.threads = std::atoi(environment);
         share.reason = "OMP_NUM_THREADS";
-    } else if (bound) {
-        share.threads = share.cores;
-        share.reason = fmt::format("bound to {} of {} cores", share.cores, topology.cores());
     } else {
-        share.threads = std::max(1, share.cores / local_size);
-        share.reason =
-            fmt::format("{} cores / {} {}", share.cores, local_size, local_size == 1 ? "rank" : "ranks");
+        share.threads = std::max(1, share.cores / share.sharing);
+        share.reason = share.bound ? fmt::format("bound to {} of {} cores", share.cores, share.machine_cores)
+                                   : fmt::format("{} cores", share.cores);
+        if (!share.bound || sharing > 1)
+            share.reason += fmt::format(" / {} {}", share.sharing, share.sharing == 1 ? "rank" : "ranks");
     }
     // a rank alone stays free: other programs of this host may have cores of their own
-    if (!bound && local_size > 1 && share.threads * local_size <= share.cores)
+    if (!share.bound && local_size > 1 && share.threads * local_size <= share.cores)
         share.first_core = local_rank * share.threads;
     return share;
+}
+
+std::string cpu_binding() {
+    return Topology().binding();
 }
 
 void apply(const CpuShare& share) {
@@ -101,6 +113,14 @@ std::string cpu_vector_level() {
     if (__builtin_cpu_supports("avx512f")) return "avx512";
     if (__builtin_cpu_supports("avx2")) return "avx2";
     return __builtin_cpu_supports("avx") ? "avx" : "no avx";
+}
+
+bool built_for_avx2() {
+#ifdef __AVX2__
+    return true;
+#else
+    return false;
+#endif
 }
 
 }  // namespace coeus

@@ -8,8 +8,9 @@ namespace coeus {
 
 namespace {
 
-void require_positive(const char* field, int64_t value) {
+void require_size(const char* field, int64_t value, int64_t most = int64_t(1) << 24) {
     if (value < 1) throw ConfigError("model.{} = {}: must be at least 1", field, value);
+    if (value > most) throw ConfigError("model.{} = {}: must be at most {}", field, value, most);
 }
 
 // The divisors of n on both sides of a wrong value, for messages.
@@ -23,18 +24,25 @@ std::string divisors_near(int64_t n, int64_t value) {
 }  // namespace
 
 void DecoderConfig::validate() const {
-    require_positive("dim", dim);
-    require_positive("n_layers", layers);
-    require_positive("n_heads", heads);
-    require_positive("n_kv_heads", kv_heads);
-    require_positive("ffn_hidden", ffn_hidden);
-    require_positive("vocab_size", vocab);
+    require_size("dim", dim);
+    require_size("n_layers", layers, 1 << 16);
+    require_size("n_heads", heads);
+    require_size("n_kv_heads", kv_heads);
+    require_size("ffn_hidden", ffn_hidden);
+    require_size("vocab_size", vocab, 0x7fffffff);
     if (head_dim < 1)
         throw ConfigError("model.n_heads = {}: must divide model.dim = {} (nearest: {})", heads, dim,
                           divisors_near(dim, heads));
     if (head_dim % 2 != 0)
         throw ConfigError("model.head_dim = {}: must be even, because RoPE rotates pairs (nearest: {})",
                           head_dim, head_dim + 1);
+    require_size("head_dim", head_dim);
+    const double elements = double(layers) * double(dim) * double(4 * head_dim * heads + 3 * ffn_hidden);
+    if (elements > 1e15)
+        throw ConfigError(
+            "model: {:.1e} parameters are more than this program counts (1e15); lower model.dim, "
+            "model.n_layers or model.ffn_hidden",
+            elements);
     if (heads % kv_heads != 0)
         throw ConfigError("model.n_kv_heads = {}: must divide model.n_heads = {} (nearest: {})", kv_heads,
                           heads, divisors_near(heads, kv_heads));

@@ -76,8 +76,26 @@ std::string MemoryPlan::text(int64_t limit_bytes) const {
                                bytes_text(double(limit_bytes)));
 }
 
+namespace {
+
+// An upper bound in floating point, before bytes are added up in 64 bits.
+void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
+    const double widths = 8 * double(m.dim) + 4 * double((m.heads + m.kv_heads) * m.head_dim) +
+                          4 * double(m.ffn_hidden) + double(m.heads);
+    const double bytes = 8 * double(shape.count()) * double(m.layers) * widths;
+    if (bytes > 1e18)
+        throw ConfigError(
+            "training.local_batch_size x seq_len = {} x {}: the activations would take {:.1e} bytes; "
+            "lower one of them",
+            shape.sequences, shape.seq_len, bytes);
+}
+
+}  // namespace
+
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads) {
+    refuse_absurd(decoder.config(), training);
+    refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/initial_weights.hpp"
 
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/train/pretrained.hpp"
 
+#include <filesystem>
+
 namespace coeus {
+
+namespace {
+
+// Weights fit any constants that are no shapes, but were trained with those of their own description.
+std::vector<std::string> other_constants(const DecoderConfig& model, const DecoderConfig& source) {
+    std::vector<std::string> parts;
+    const auto compare = [&](const char* what, auto ours, auto theirs) {
+        if (ours != theirs) parts.push_back(fmt::format("{} is {} here, {} there", what, ours, theirs));
+    };
+    compare("rope_theta", model.rope_theta, source.rope_theta);
+    compare("norm_eps", model.norm_eps, source.norm_eps);
+    compare("RoPE scaling factor", model.rope_scaling ? model.rope_scaling->factor : 1.0,
+            source.rope_scaling ? source.rope_scaling->factor : 1.0);
+    return parts;
+}
+
+}  // namespace
 
 std::string load_initial_weights(const Config& config, Decoder& decoder, const Communicator& data_ranks) {
     const Config::Checkpoint& options = config.checkpoint;
@@ -12,12 +33,20 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const C
                                  ? config.model.hf_assets_path
                                  : options.initial_load_path;
     if (path.empty()) return "";
+    if (!std::filesystem::exists(path))
+        throw ConfigError("checkpoint.initial_load_path = \"{}\": there is no such file or folder", path);
     if (options.initial_load_in_hf != is_hub_folder(path))
         throw ConfigError(
             "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); set "
             "checkpoint.initial_load_in_hf = {}",
             path, options.initial_load_in_hf ? "not " : "", options.initial_load_in_hf ? "false" : "true");
     const Pretrained source(path);
+    const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
+    if (!differ.empty() && data_ranks.rank() == 0)
+        log::warn(
+            "{} was trained with other constants ({}); model.flavor = \"hf\" takes those of a Hugging Face "
+            "folder",
+            source.path(), join(differ, ", "));
     source.load(decoder.parameters(), data_ranks);
     return source.path();
 }

@@ -64,7 +64,7 @@ std::string json_line(const StepMetrics& m) {
     line.set("mfu", m.mfu ? Json(*m.mfu) : Json()).set("memory_gib", m.memory_gib);
     line.set("memory_percent", m.memory_percent).set("resident_gib", m.resident_gib);
     line.set("step_s", m.step_s).set("data_s", m.data_s);
-    line.set("data_percent", m.step_s > 0 ? 100 * m.data_s / m.step_s : 0.0).set("eta_s", m.eta_s);
+    line.set("data_percent", m.data_percent()).set("eta_s", m.eta_s);
     return line.text();
 }
 

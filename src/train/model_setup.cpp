@@ -45,6 +45,9 @@ void override_ffn_width(const Config::Model& deck, DecoderConfig& model) {
     FfnRule rule = model.ffn_rule.value_or(FfnRule{});
     override_with(deck.ffn_dim_multiplier, rule.multiplier);
     override_with(deck.multiple_of, rule.multiple_of);
+    if (rule.multiplier > 1000)
+        throw ConfigError("model.ffn_dim_multiplier = {}: must be at most 1000 (usual: 1 to 1.5)",
+                          rule.multiplier);
     model.ffn_rule = rule;
     model.ffn_hidden = rule.width(model.dim);
 }
@@ -65,9 +68,10 @@ void apply_overrides(const Config::Model& deck, DecoderConfig& model) {
     override_with(deck.vocab_size, model.vocab);
     override_with(deck.rope_theta, model.rope_theta);
     if (deck.rope_scaling_factor) {
+        RopeScaling scaling = model.rope_scaling.value_or(RopeScaling{});
+        scaling.factor = *deck.rope_scaling_factor;
         model.rope_scaling.reset();
-        if (*deck.rope_scaling_factor != 1)
-            model.rope_scaling = RopeScaling{.factor = *deck.rope_scaling_factor};
+        if (scaling.factor != 1) model.rope_scaling = scaling;
     }
     override_with(deck.norm_eps, model.norm_eps);
     override_with(deck.tied_embeddings, model.tied);

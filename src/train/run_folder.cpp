@@ -40,6 +40,13 @@ RunFolder::RunFolder(const Config& config, const Communicator& world)
         make_writable_folder(root_);
         make_writable_folder(root_ / "log");
     });
+    if (const Config::Metrics& metrics = config.metrics; metrics.enable_tensorboard) {
+        const fs::path folder = root_ / metrics.save_tb_folder;
+        if (metrics.save_for_all_ranks)
+            tensorboard_folder_ = folder / fmt::format("rank_{}", world.rank());
+        else if (world.rank() == 0)
+            tensorboard_folder_ = folder;
+    }
     const std::vector<int> shown(config.log.ranks.begin(), config.log.ranks.end());
     together(world, [&] {
         log::init({.rank = world.rank(),

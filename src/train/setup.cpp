@@ -45,6 +45,25 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
                       notices);
 }
 
+void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh) {
+    const auto divides = [&](const char* option, int degree, const char* what, int64_t number) {
+        if (number % degree == 0) return;
+        std::vector<std::string> valid;
+        for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
+            if (number % d == 0) valid.push_back(std::to_string(d));
+        throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
+                          number, join(valid, ", "));
+    };
+    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
+    if (mesh.pp > model.layers)
+        throw ConfigError("parallelism.pipeline_parallel_degree = {}: must be at most model.n_layers = {}",
+                          mesh.pp, model.layers);
+    if (config.parallelism.expert_parallel_degree > 1)
+        throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
+                          config.parallelism.expert_parallel_degree, model.family, model.flavor);
+}
+
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
@@ -67,6 +86,11 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
         engine.plan().text(memory_limit_bytes()),
     };
+    if (mesh.size(pp | cp | tp) > 1)
+        lines.push_back(
+            "Notice: the memory plan is that of a whole model and whole sequences: pipeline, context and "
+            "tensor "
+            "parallelism, which divide them, are not built yet");
     if (mesh.dp_shard > 1)
         lines.push_back(
             fmt::format("Notice: data_parallel_shard_degree = {} runs as {} replicas: sharding of parameters "
@@ -75,6 +99,22 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         mesh.dp_shard, mesh.dp_shard));
     return lines;
 }
+
+namespace {
+
+// What a checkpoint's continuation may have otherwise without a word: where things are written and shown, how
+// the work is divided, and options whose change has a word of its own (the seed, the batch).
+bool may_change(const std::string& key) {
+    for (const char* prefix :
+         {"job.", "log.", "metrics.", "profiling.", "checkpoint.", "comm.", "parallelism.", "device",
+          "include", "debug.", "activation_checkpoint.", "model.hf_assets_path", "model.tokenizer_path",
+          "training.threads", "training.local_batch_size", "training.global_batch_size", "training.dataset",
+          "training.steps", "validation."})
+        if (key.starts_with(prefix)) return true;
+    return false;
+}
+
+}  // namespace
 
 std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
     static const std::vector<std::string> data_keys = {"training.dataset_path", "training.seq_len",
@@ -114,6 +154,16 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
     if (const std::string schedule = changed(keys); !schedule.empty())
         lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" + schedule +
                         ")");
+    const auto is_in = [](const std::vector<std::string>& all, const std::string& key) {
+        return std::find(all.begin(), all.end(), key) != all.end();
+    };
+    std::vector<std::string> others;
+    std::map<std::string, std::string> either = before;
+    either.insert(now.begin(), now.end());
+    for (const auto& [key, value] : either)
+        if (!may_change(key) && !is_in(data_keys, key) && !is_in(schedule_keys, key)) others.push_back(key);
+    if (const std::string other = changed(others); !other.empty())
+        lines.push_back("the run is not the checkpoint's: " + other);
     return lines;
 }
 
@@ -122,6 +172,7 @@ void dry_run(const CommandLine& command_line, int world_size) {
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
     const MeshShape mesh = mesh_shape(config, command_line.ranks > 0 ? int(command_line.ranks) : world_size);
     const DecoderConfig model = model_from_deck(config);
+    require_mesh_fits(model, config, mesh);
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;

@@ -6,8 +6,10 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/plan/machine.hpp"
+#include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
 #include "coeus/train/model_setup.hpp"
+#include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
@@ -43,7 +45,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       notices_(command_line.notices),
       mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
       folder_(config_, mesh_.world()),
-      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size())),
+      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
+                        mpi.local_ranks_with(cpu_binding()))),
       model_(model_from_deck(config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       engine_(model_, engine_options(config_, mesh_.shape(), cpu_.threads)),
@@ -60,10 +63,12 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
+        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
+            log::info("Hint: {}", hint);
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
     engine_.allocate();
-    // all ranks measure together, as they compute together; rank 0 alone keeps the cache
+    // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(
         cpu_peak_flops(
             engine_.exec(), cpu_kernels(), compute_dtype(config_),
@@ -75,6 +80,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     load();
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
+    together(mesh_.world(), [&] {
+        if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
+    });
 }
 
 void Trainer::load() {
@@ -111,6 +119,13 @@ void Trainer::resume(const Checkpoint::Loaded& loaded) {
         for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
     step_ = loaded.train.step;
     sample_ = loaded.train.sample;
+    if (const int64_t before = step_ > 0 && sample_ % step_ == 0 ? sample_ / step_ : global_batch_;
+        first_rank() && before != global_batch_)
+        log::warn(
+            "a step takes {} sequences now; until the checkpoint it took {} (training.global_batch_size "
+            "keeps "
+            "it on any number of ranks)",
+            global_batch_, before);
     tokens_seen_ = loaded.train.tokens_seen;
     if (first_rank())
         log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));
@@ -147,7 +162,10 @@ void Trainer::run() {
         validate();
         save();  // last: a run killed here has everything of the step in its files
     }
-    if (first_rank()) log::info("Training completed at step {}", step_);
+    if (first_rank()) {
+        log::info("Training completed at step {}", step_);
+        write_page();
+    }
     if (profile_) report_profile();
 }
 
@@ -210,6 +228,7 @@ void Trainer::report(const StepBatch& batch) {
                   config_.training.steps - step_);
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
 }
 
 void Trainer::validate() {
@@ -221,6 +240,17 @@ void Trainer::validate() {
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
+}
+
+void Trainer::write_page() const {
+    try {
+        write_report(folder_.report_file(), report_html(read_runs({folder_.root().string()})));
+        log::info("Plots of this run: {}", folder_.report_file().string());
+    } catch (const std::exception& failure) {
+        // the weights are safe; coeus report can draw it again
+        log::warn("There is no {}: {}", folder_.report_file().string(), failure.what());
+    }
 }
 
 TrainRecord Trainer::record() const {

@@ -239,7 +239,8 @@ TEST_CASE("A loss that is not finite ends the run before the optimizer steps") {
 TEST_CASE("Starts that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
-              bad.path("nowhere").string() + ": there is no such file or folder");
+              "checkpoint.initial_load_path = \"" + bad.path("nowhere").string() +
+                  "\": there is no such file or folder");
     write_token_file(bad.path("foreign.h5"), {.tokens = {1, 2}});
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("foreign.h5").string()},
               bad.path("foreign.h5").string() + " is an HDF5 file, but not a checkpoint of Coeus");

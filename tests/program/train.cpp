@@ -351,8 +351,15 @@ TEST_CASE("What the terminal shows is chosen") {
         CHECK(outcome.exit_code == 0);
         return outcome.output;
     };
-    CHECK(count_of(" loss: ", run({"--log.ranks=0,1"})) == 4);
-    CHECK(count_of(" loss: ", run({}, {{"LOG_RANK", "1"}})) == 2);
+    const std::string both = run({"--log.ranks=0,1"}), second = run({}, {{"LOG_RANK", "1"}});
+    CHECK(count_of(" loss: ", both) == 4);
+    CHECK(count_of(" - rank 0: step: ", both) == 2);
+    CHECK(count_of(" - rank 1: step: ", both) == 2);
+    CHECK(count_of(" loss: ", second) == 2);
+    CHECK(count_of(" - rank 1: step: ", second) == 2);
+    CHECK(count_of("rank 0: ", run({})) == 0);
+    CHECK(run({"--quiet"}).empty());
+    CHECK_THAT(run({"--training.threads=999"}), Contains("Hint: 2 ranks x 999 threads on "));
     const std::string quiet = run({"--log.quiet"});
     CHECK(quiet.empty());
     CHECK(count_of(" loss: ", read_file(folder / "out/log/rank_0.log")) > 0);

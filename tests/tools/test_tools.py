@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts under tools: each rule must be able to fail, and say where."""
 import io
-import json
 import subprocess
 import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -16,7 +14,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import check_files  # noqa: E402
 import check_includes  # noqa: E402
-import loss_curve  # noqa: E402
 import sources  # noqa: E402
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
@@ -98,53 +95,6 @@ class Includes(unittest.TestCase):
             self.assertEqual(sources.report([], "all"), 0)
             self.assertEqual(sources.report(["a.cpp:1: bad"], "all"), 1)
         self.assertEqual(said.getvalue(), "all\na.cpp:1: bad\nall: 1 findings\n")
-
-
-class LossCurve(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.metrics = Path(self.folder.name) / "metrics.jsonl"
-
-    def write(self, *records):
-        self.metrics.write_text("".join(json.dumps(r) + "\n" for r in records))
-
-    def test_reads_both_series_and_the_later_of_repeated_steps(self):
-        self.write({"step": 1, "loss": 8.0}, {"step": 2, "loss": 7.0}, {"step": 2, "validation_loss": 6.5},
-                   {"step": 2, "loss": 7.5}, {"step": 3, "loss": float("nan")})
-        series = loss_curve.read(self.metrics)
-        self.assertEqual(series, {"loss": [(1, 8.0), (2, 7.5)], "validation_loss": [(2, 6.5)]})
-
-    def test_draws_valid_svg_with_every_point_inside(self):
-        self.write(*({"step": s, "loss": 8 / s} for s in range(1, 1001)), {"step": 1000, "validation_loss": 0.1})
-        picture = Path(self.folder.name) / "loss.svg"
-        subprocess.run([sys.executable, ROOT / "tools/loss_curve.py", self.metrics, picture, "--title", "a < b"],
-                       check=True)
-        root = xml.etree.ElementTree.parse(picture).getroot()
-        lines = [e for e in root.iter() if e.tag.endswith("polyline")]
-        self.assertEqual(len(lines), 2)
-        points = [tuple(map(float, p.split(","))) for line in lines for p in line.get("points").split()]
-        self.assertLess(len(points), 300)
-        self.assertTrue(all(loss_curve.LEFT <= x <= loss_curve.WIDTH - loss_curve.RIGHT for x, _ in points))
-        self.assertTrue(all(loss_curve.TOP <= y <= loss_curve.HEIGHT - loss_curve.BOTTOM for _, y in points))
-        self.assertIn("a < b", [e.text for e in root.iter()])
-
-    def test_one_point_and_equal_losses(self):
-        self.write({"step": 1, "loss": 8.0})
-        self.assertIn("<polyline", loss_curve.draw(loss_curve.read(self.metrics), "t"))
-
-    def test_bad_files_are_named(self):
-        self.metrics.write_text('{"step": 1}\n{"ste')
-        with self.assertRaisesRegex(SystemExit, "metrics.jsonl:2: not a JSON object"):
-            loss_curve.read(self.metrics)
-        self.write({"step": 1})
-        with self.assertRaisesRegex(SystemExit, "no line has a finite loss"):
-            loss_curve.draw(loss_curve.read(self.metrics), "t")
-
-    def test_ticks_are_round_and_inside(self):
-        self.assertEqual(loss_curve.ticks(0, 100, 5), [0, 20, 40, 60, 80, 100])
-        self.assertEqual([round(t, 9) for t in loss_curve.ticks(3.4, 4.6, 6)], [3.4, 3.6, 3.8, 4.0, 4.2, 4.4, 4.6])
-        self.assertEqual(loss_curve.ticks(5, 5), [5])
 
 
 class Packages(unittest.TestCase):

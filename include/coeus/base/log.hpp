@@ -13,11 +13,12 @@ namespace coeus::log {
 enum class Level { debug, info, warn, error };
 
 struct Options {
-    int rank = 0;                  ///< of this process
-    std::vector<int> ranks = {0};  ///< ranks whose lines go to the terminal
-    std::string file;              ///< this rank's own file; empty: none
-    bool color = true;             ///< colour on a terminal (never elsewhere)
-    bool quiet = false;            ///< only warnings and errors on the terminal
+    int rank = 0;  ///< of this process
+    std::vector<int> ranks = {
+        0};              ///< whose lines go to the terminal, with their numbers unless only rank 0's
+    std::string file;    ///< this rank's own file; empty: none
+    bool color = true;   ///< colour on a terminal (never elsewhere)
+    bool quiet = false;  ///< only warnings and errors on the terminal
 };
 
 /// Sets up the sinks. Before the first call everything of rank 0's process goes to the terminal.
@@ -40,7 +41,7 @@ template <class... Args>
 void info(fmt::format_string<Args...> format, Args&&... args) {
     write(Level::info, fmt::format(format, std::forward<Args>(args)...));
 }
-/// A warning is shown from any rank, with the rank's number.
+/// A warning is shown from any rank.
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
     write(Level::warn, fmt::format(format, std::forward<Args>(args)...));

@@ -9,5 +9,7 @@ namespace coeus {
 const char* version();
 /// Compiler, optimisation and target of this build: "GCC 12.2.0, Release, -march=native".
 std::string build_description();
+/// "Release", "Debug", ...
+std::string build_type();
 
 }  // namespace coeus

@@ -25,6 +25,8 @@ public:
     static std::string library_version();
 
     int max_over_world(int value) const;
+    /// Ranks of this host, this one counted, that give the same text. Collective.
+    int local_ranks_with(const std::string& text) const;
     /// Throws ConfigError where Slurm means several tasks but MPI sees a world of one.
     void require_all_tasks() const;
 

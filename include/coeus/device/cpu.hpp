@@ -7,17 +7,23 @@
 namespace coeus {
 
 struct CpuShare {
-    int cores = 1;    ///< physical cores this process may run on
-    int threads = 1;  ///< OpenMP threads this rank should use
+    int cores = 1;          ///< physical cores this process may run on
+    int threads = 1;        ///< OpenMP threads this rank should use
+    int sharing = 1;        ///< ranks of this host that use these cores, this one counted
+    int machine_cores = 1;  ///< of this host
+    bool bound = false;     ///< something else has given this process its cores, fewer than the machine's
     int first_core =
         -1;  ///< first of this rank's own cores; -1: not pinned, the ranks share or something else bound it
     std::string reason;  ///< why so many: "2 cores / 1 rank", "OMP_NUM_THREADS"
 };
 
 /// Threads for one of `local_size` ranks on this host: `wanted` if > 0 (the deck), else OMP_NUM_THREADS, else
-/// the cores this process is bound to, else an equal share of the machine's cores. Cores are chosen where
-/// every rank can have its own and nothing has bound the process yet.
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size);
+/// the cores this process is bound to, shared with the `sharing` ranks of this host (this one counts) that
+/// are bound to the same, else an equal share of the machine's cores. Cores are chosen where every rank can
+/// have its own and nothing has bound the process yet.
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1);
+/// The processors this process may run on: "0-7,16-23".
+std::string cpu_binding();
 /// Sets OpenMP's number of threads and, where the share has cores of its own, binds the process to them:
 /// compute threads and helpers (the data loader) alike.
 void apply(const CpuShare& share);
@@ -26,5 +32,7 @@ void apply(const CpuShare& share);
 std::string cpu_name();
 /// Of the instruction sets that matter here: "avx2", "avx512", "avx512 bf16", or "no avx".
 std::string cpu_vector_level();
+/// True where this program was compiled for processors with AVX2.
+bool built_for_avx2();
 
 }  // namespace coeus

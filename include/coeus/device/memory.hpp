@@ -5,6 +5,7 @@
 #include "coeus/device/tensor.hpp"
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 
 namespace coeus {
@@ -45,7 +46,10 @@ struct OwnedTensor {
 /// Bytes of this process that are resident now, and the most that ever were.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
-/// Bytes this process may use: the cgroup's limit or the machine's memory, whichever is less.
+/// Bytes this process may use: its cgroup's limit or the machine's memory, whichever is less.
 int64_t memory_limit_bytes();
+/// The least limit of the memory cgroup that /proc/self/cgroup names and of those above it, versions 1 and 2;
+/// the largest int64 where there is none. `root` stands for "/" in tests.
+int64_t cgroup_memory_limit(const std::filesystem::path& root = "/");
 
 }  // namespace coeus

@@ -14,8 +14,8 @@ namespace coeus {
 std::optional<double> gpu_peak_flops(const std::string& device_name);
 
 /// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads: the best of 0.2 s of 1024 x
-/// 1024 x 1024 products. Cached by CPU, threads and type in `cache_file` ("" : not cached); a cache that
-/// cannot be read or written is measured again, silently.
+/// 1024 x 1024 products, or of an earlier start: `cache_file` keeps the best by CPU, threads and type ("" :
+/// nothing is kept; a file that cannot be read or written is passed over silently).
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file);
 

@@ -5,7 +5,6 @@
 
 #include "coeus/device/exec.hpp"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -19,7 +18,9 @@ struct MachineRates {
 
 class KernelProfile final : public KernelObserver {
 public:
-    KernelProfile();
+    /// `now`: seconds of a clock that does not go back; tests bring their own.
+    explicit KernelProfile(double (*now)() = steady_seconds);
+    static double steady_seconds();
 
     void begin(const char* kernel, double flops, double bytes) override;
     void end() override;
@@ -30,7 +31,6 @@ public:
     std::string table(const MachineRates& machine) const;
 
 private:
-    using Clock = std::chrono::steady_clock;
     struct Entry {
         const char* kernel;  // names are literals: the same name is the same pointer, or nearly always
         int64_t calls;
@@ -40,7 +40,8 @@ private:
 
     std::vector<Entry> entries_;
     Entry* running_ = nullptr;
-    Clock::time_point start_;
+    double (*now_)();
+    double start_ = 0;
     int64_t steps_ = 0;
     double seconds_ = 0, data_seconds_ = 0;
 };

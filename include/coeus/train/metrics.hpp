@@ -29,6 +29,8 @@ struct StepMetrics {
     double step_s = 0;
     double data_s = 0;  ///< of step_s, waiting for data
     double eta_s = 0;
+
+    double data_percent() const { return step_s > 0 ? 100 * data_s / step_s : 0; }
 };
 
 struct ValidationMetrics {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run (job.dump_folder): logs of the ranks, deck.toml, metrics.jsonl, checkpoints.
+// The folder of a run (job.dump_folder): logs of the ranks, deck.toml, metrics.jsonl, TensorBoard files,
+// checkpoints, report.html.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/train/config.hpp"
 
 #include <filesystem>
+#include <optional>
 
 namespace coeus {
 
@@ -16,7 +18,10 @@ public:
     RunFolder(const Config& config, const Communicator& world);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+    std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
+    /// Of this rank's TensorBoard files; none where it writes none.
+    const std::optional<std::filesystem::path>& tensorboard_folder() const { return tensorboard_folder_; }
     /// Token files made from text.
     std::filesystem::path data_folder() const { return root_ / "data"; }
     const std::filesystem::path& root() const { return root_; }
@@ -27,6 +32,7 @@ public:
 private:
     std::filesystem::path root_;
     std::string checkpoint_folder_;
+    std::optional<std::filesystem::path> tensorboard_folder_;
 };
 
 }  // namespace coeus

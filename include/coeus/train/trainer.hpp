@@ -14,6 +14,7 @@
 #include "coeus/train/kernel_profile.hpp"
 #include "coeus/train/metrics.hpp"
 #include "coeus/train/run_folder.hpp"
+#include "coeus/train/tensorboard.hpp"
 
 #include <optional>
 
@@ -39,6 +40,7 @@ private:
     void save();
     void validate();
     void report_profile();
+    void write_page() const;
     TrainRecord record() const;
     [[noreturn]] void stop_not_finite() const;
     bool first_rank() const { return mesh_.world().rank() == 0; }
@@ -55,7 +57,8 @@ private:
     Checkpoint checkpoint_;
     std::optional<double> peak_flops_;
     std::optional<Evaluator> evaluator_;
-    std::optional<MetricsFile> metrics_;  ///< of rank 0
+    std::optional<MetricsFile> metrics_;          ///< of rank 0
+    std::optional<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
     StepClock clock_;
     std::optional<KernelProfile> profile_;
     double flops_per_token_ = 0;

@@ -3,7 +3,11 @@
 
 #include "cpu.hpp"
 
-#include <cblas-openblas.h>
+#if __has_include(<cblas-openblas.h>)
+#include <cblas-openblas.h>  // Debian's name
+#else
+#include <cblas.h>
+#endif
 
 namespace coeus::cpu {
 

@@ -20,6 +20,27 @@ void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
     if (!holds) throw ConfigError("{}", fmt::format(message, std::forward<Args>(args)...));
 }
 
+constexpr int64_t largest_integer = 1000000000000;
+
+// Sizes are multiplied with each other: what is checked one by one must not overflow together.
+void check_magnitudes(const Config& config) {
+    Config given = config;
+    for (const Option& option : options()) {
+        const auto value = option.name == "debug.seed" ? std::nullopt : value_of(option, given);
+        if (!value) continue;
+        if (const int64_t* number = value->as<int64_t>())
+            demand(*number <= largest_integer, "{} = {}: must be at most {}", option.name, *number,
+                   largest_integer);
+    }
+}
+
+void check_micro_batch(const char* section, int64_t sequences, int64_t seq_len) {
+    constexpr int64_t most = 0x7fffffff;  // tokens are counted in 32 bits
+    demand(double(sequences) * double(seq_len) <= double(most),
+           "{}.local_batch_size x seq_len = {} x {}: must be at most {} tokens; lower one of them", section,
+           sequences, seq_len, most);
+}
+
 void check_job(const Config::Job& job) {
     demand(!job.dump_folder.empty(), "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
 }
@@ -41,6 +62,12 @@ void check_model(const Config::Model& model) {
 
 void check_training(const Config& config) {
     const auto& training = config.training;
+    check_micro_batch("training", training.local_batch_size, training.seq_len);
+    check_micro_batch("validation", config.validation.local_batch_size, config.validation.seq_len);
+    demand(double(training.global_batch_size) * double(training.seq_len) <= 1e13,
+           "training.global_batch_size x seq_len = {} x {}: must be at most 10^13 tokens",
+           training.global_batch_size, training.seq_len);
+    demand(training.threads <= 4096, "training.threads = {}: must be at most 4096", training.threads);
     demand(
         training.global_batch_size < 0 || training.global_batch_size % training.local_batch_size == 0,
         "training.global_batch_size = {}: must be a multiple of training.local_batch_size = {}; the nearest "
@@ -75,8 +102,10 @@ void check_parallelism(const Config& config) {
 }
 
 void check_checkpoint(const Config::Checkpoint& checkpoint) {
-    demand(!checkpoint.folder.empty(),
-           "checkpoint.folder = \"\": must name a folder, such as \"checkpoint\"");
+    const std::filesystem::path folder = std::filesystem::path(checkpoint.folder).lexically_normal();
+    demand(!folder.empty() && folder.is_relative() && *folder.begin() != "..",
+           "checkpoint.folder = \"{}\": must name a folder below job.dump_folder, such as \"checkpoint\"",
+           checkpoint.folder);
     demand(
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
@@ -119,6 +148,7 @@ bool is_built(const Option& option, const std::string& choice) {
 }  // namespace
 
 void check(const Config& config) {
+    check_magnitudes(config);
     check_job(config.job);
     check_profiling(config.profiling);
     check_model(config.model);

@@ -111,6 +111,9 @@ TEST_CASE("a process that is bound keeps to its cores") {
     CHECK(share.first_core == -1);
     CHECK(share.reason.starts_with("bound to 1 of "));
     CHECK(share_of_cpu(2, 0, 1).first_core == -1);
+    CHECK(share_of_cpu(0, 0, 4, 4).reason.ends_with(" cores / 4 ranks"));
+    CHECK(share_of_cpu(0, 0, 4, 4).threads == 1);
+    CHECK_FALSE(cpu_binding().empty());
 }
 
 TEST_CASE("applying a share sets OpenMP's threads and binds the process to its cores") {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 using namespace coeus;
 
@@ -77,4 +78,31 @@ TEST_CASE("the memory limit is that of the machine or less") {
     CHECK(memory_limit_bytes() > 0);
     CHECK(memory_limit_bytes() <= machine);
     CHECK(memory_limit_bytes() > resident_bytes());
+}
+
+TEST_CASE("the least limit of the process's memory cgroups counts, versions 1 and 2") {
+    using test::TemporaryFolder;
+    const int64_t none = std::numeric_limits<int64_t>::max();
+    const TemporaryFolder absent;
+    CHECK(cgroup_memory_limit(absent.path()) == none);
+    SECTION("version 2: a job's step without a limit of its own below a job with one") {
+        const TemporaryFolder root;
+        test::write_file(root / "proc/self/cgroup", "0::/slurm/job_7/step_0\n");
+        test::write_file(root / "sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n");
+        CHECK(cgroup_memory_limit(root.path()) == none);
+        test::write_file(root / "sys/fs/cgroup/slurm/job_7/memory.max", "4294967296\n");
+        CHECK(cgroup_memory_limit(root.path()) == int64_t(4) << 30);
+        test::write_file(root / "sys/fs/cgroup/memory.max", "1073741824\n");
+        CHECK(cgroup_memory_limit(root.path()) == int64_t(1) << 30);
+        test::write_file(root / "sys/fs/cgroup/slurm/job_8/memory.max", "5\n");  // of another job
+        CHECK(cgroup_memory_limit(root.path()) == int64_t(1) << 30);
+    }
+    SECTION("version 1") {
+        const TemporaryFolder root;
+        test::write_file(root / "proc/self/cgroup", "12:cpuset:/\n9:hugetlb,memory:/job\n0::/\nnonsense\n");
+        test::write_file(root / "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "12345678\n");
+        CHECK(cgroup_memory_limit(root.path()) == 12345678);
+    }
+    CHECK(memory_limit_bytes() <= cgroup_memory_limit());
+    CHECK(memory_limit_bytes() > 0);
 }

@@ -185,11 +185,52 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
                Contains("must be one of optimizer, lr_scheduler, dataloader, train_state"));
 }
 
+TEST_CASE("No integer is so large that sizes overflow") {
+    for (const std::string name : {"training.local_batch_size",
+                                   "training.global_batch_size",
+                                   "training.seq_len",
+                                   "training.steps",
+                                   "training.threads",
+                                   "validation.local_batch_size",
+                                   "validation.seq_len",
+                                   "validation.freq",
+                                   "validation.steps",
+                                   "checkpoint.interval",
+                                   "checkpoint.keep_latest_k",
+                                   "checkpoint.load_step",
+                                   "lr_scheduler.warmup_steps",
+                                   "lr_scheduler.total_steps",
+                                   "metrics.log_freq",
+                                   "model.dim",
+                                   "model.n_layers",
+                                   "model.n_heads",
+                                   "model.vocab_size",
+                                   "model.max_seq_len"}) {
+        CAPTURE(name);
+        CHECK_THAT(error_of({"--dry_run", "--" + name + "=9223372036854775807"}),
+                   Contains(name + " = 9223372036854775807: must be at most "));
+    }
+    CHECK(error_of({"--training.local_batch_size=1000000", "--training.seq_len=4096"}) ==
+          "training.local_batch_size x seq_len = 1000000 x 4096: must be at most 2147483647 tokens; lower "
+          "one of "
+          "them");
+    CHECK_THAT(error_of({"--validation.local_batch_size=1000000", "--validation.seq_len=4096"}),
+               Contains("validation.local_batch_size x seq_len"));
+    CHECK_THAT(error_of({"--training.global_batch_size=800000000000"}),
+               Contains("must be at most 10^13 tokens"));
+    CHECK(error_of({"--training.threads=4097"}) == "training.threads = 4097: must be at most 4096");
+    CHECK(config_of({"--debug.seed=9223372036854775807"}).debug.seed == 9223372036854775807);
+}
+
 TEST_CASE("Rules over several options") {
     CHECK(error_of({"--job.dump_folder="}) ==
           "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
     CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
-    CHECK_THAT(error_of({"--checkpoint.folder="}), Contains("checkpoint.folder = \"\""));
+    for (const char* folder : {"", "/etc/x", "..", "../other", "a/../../b"})
+        CHECK(error_of({"--checkpoint.folder=" + std::string(folder)}) ==
+              "checkpoint.folder = \"" + std::string(folder) +
+                  "\": must name a folder below job.dump_folder, such as \"checkpoint\"");
+    CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
     CHECK(error_of({"--model.hf_assets_path=a/b/tokenizer.model"}) ==
           "model.hf_assets_path = \"a/b/tokenizer.model\": must be the folder that holds the tokenizer, not "
           "the "
@@ -234,6 +275,15 @@ TEST_CASE("Rules over several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
+TEST_CASE("--quiet is short for log.quiet") {
+    CHECK(config_of({"--quiet"}).log.quiet);
+    CHECK(config_of({"--quiet=true"}).log.quiet);
+    CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
+    CHECK_FALSE(config_of({}).log.quiet);
+    CHECK_THAT(error_of({"--quiet", "--log.quiet=false"}), Contains("say the same; leave one out"));
+    CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
+}
+
 TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
     CHECK(error_of({"--parallelism.tensor_parallel_degree=8"}) ==
           "parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what works is 1");
@@ -242,13 +292,12 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
           "activation_checkpoint.mode = \"full\": is not built yet; what works is none");
     CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
-    CHECK_THAT(error_of({"--metrics.enable_tensorboard"}),
-               Contains("writing TensorBoard files is not built yet"));
+    CHECK_THAT(error_of({"--profiling.enable_profiling"}), Contains("tracing is not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // all at once
-    CHECK_THAT(error_of({"--metrics.enable_tensorboard", "--profiling.enable_profiling"}),
-               Contains("tracing is not built yet") && Contains("TensorBoard"));
+    CHECK_THAT(error_of({"--checkpoint.async_mode=async", "--profiling.enable_profiling"}),
+               Contains("tracing is not built yet") && Contains("checkpoint.async_mode"));
     // an option that goes with one of them is kept
     CHECK(config_of({"--profiling.profile_freq=100"}).profiling.profile_freq == 100);
     // the default said aloud

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person who looks at a run's start would remark: one line for each thing that is obviously off and
+// that nothing else refuses.
+#pragma once
+
+#include "coeus/device/cpu.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// What the hints are about, of this rank and its host.
+struct StartFacts {
+    std::string vector_level = "avx2";  ///< as cpu_vector_level() says
+    bool built_for_avx2 = true;
+    bool debug_build = false;
+    int local_ranks = 1;
+    CpuShare cpu;
+    std::string dump_folder = "outputs";
+    std::string file_system;  ///< of dump_folder, as file_system_of() says
+};
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, const std::filesystem::path& dump_folder);
+
+/// One line each, the gravest first; none where nothing is off.
+std::vector<std::string> start_hints(const StartFacts& facts);
+
+/// Of an existing path where it is one that a run should not write to without need: "nfs", "smb", "afs",
+/// "9p", "fuse" (mostly network storage), "tmpfs", "ramfs" (memory); else "": local disks and parallel file
+/// systems.
+std::string file_system_of(const std::filesystem::path& path);
+
+}  // namespace coeus

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus report RUN...: what runs did, as text, as a page, as a table of numbers.
+#include "report.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/train/flags.hpp"
+#include "coeus/train/report.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace coeus::apps {
+
+namespace {
+
+int terminal_columns() {
+    winsize size{};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+Flags report_flags() {
+    Flags flags(
+        "report", "RUN... [--output FILE.html] [--csv FILE.csv]",
+        "the folder of a run (job.dump_folder); several are compared",
+        "Shows loss, gradient norm, learning rate, throughput, memory and the last figures of runs, and\n"
+        "what their decks say differently. A run may go on meanwhile. Each run also writes a report.html\n"
+        "of its own into its folder when it ends.");
+    flags.add("output", "FILE.html", "", "write a page with plots, which needs nothing but itself")
+        .add("csv", "FILE.csv", "", "write every value of metrics.jsonl: run, step, loss, ...");
+    return flags;
+}
+
+}  // namespace
+
+void report_help() {
+    report_flags().print_help();
+}
+
+int report(const Arguments& arguments) {
+    Flags flags = report_flags();
+    flags.parse(arguments);
+    const std::vector<RunData> runs = read_runs(flags.words());
+    std::fputs(report_text(runs, terminal_columns(), log::colored()).c_str(), stdout);
+    std::fflush(stdout);
+    if (flags.given("output")) {
+        write_report(flags.required("output"), report_html(runs));
+        log::info("Wrote {}", flags.text("output"));
+    }
+    if (flags.given("csv")) {
+        write_report(flags.required("csv"), report_csv(runs));
+        log::info("Wrote {}", flags.text("csv"));
+    }
+    return 0;
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// An axis of a plot: where values lie on it, and the round values that are written beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace coeus::report {
+
+enum class Scale { linear, log };
+
+struct Axis {
+    double low = 0, high = 1;  ///< low < high; both positive on a log scale
+    Scale scale = Scale::linear;
+    std::vector<double> ticks;  ///< rising, within [low, high]
+
+    /// 0 at `low`, 1 at `high`.
+    double position(double value) const;
+};
+
+/// Covers [low, high] with about `wanted` ticks. Equal ends are moved apart.
+Axis make_axis(double low, double high, Scale scale, int wanted);
+
+/// The number beside a tick.
+std::string tick_text(const Axis& axis, double tick);
+
+/// For tables, six digits at most: "0.5", "3e-4", "12.5k", "1.2M", "3B", "4T".
+std::string short_number(double value);
+
+}  // namespace coeus::report

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "charts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <optional>
+
+namespace coeus::report {
+
+namespace {
+
+constexpr size_t most_dots = 800;  // more cannot be told apart on a screen
+
+struct Kind {
+    const char *title, *unit, *short_unit, *field, *validation_field;
+    enum class Range { tight, from_zero, log_if_wide } range;
+    bool noisy;  ///< the moving mean says more
+};
+
+constexpr Kind loss = {"Loss", "nats per token", "", "loss", "validation_loss", Kind::Range::tight, true};
+constexpr Kind over_steps[] = {
+    loss,
+    {"Gradient norm", "before clipping", "", "grad_norm", nullptr, Kind::Range::log_if_wide, true},
+    {"Learning rate", "", "", "lr", nullptr, Kind::Range::from_zero, false},
+    {"Throughput", "tokens per second and rank", "tokens/s", "tps", nullptr, Kind::Range::from_zero, true},
+    {"Memory", "GiB, the most that was resident", "GiB", "memory_gib", nullptr, Kind::Range::from_zero,
+     false},
+    {"Step time", "seconds", "s", "step_s", nullptr, Kind::Range::from_zero, true},
+    {"Waiting for data", "% of the step", "%", "data_percent", nullptr, Kind::Range::from_zero, true},
+};
+
+// Of a step, what stands on the x axis; none where the run does not say.
+using Place = std::function<std::optional<double>(int64_t step)>;
+
+// Values between two logged steps lie on the line between theirs.
+Place along(MetricSeries values) {
+    return [values = std::move(values)](int64_t step) -> std::optional<double> {
+        const auto after = values.lower_bound(step);
+        if (after == values.end()) return std::nullopt;
+        if (after->first == step || after == values.begin()) return after->second;
+        const auto before = std::prev(after);
+        const double part = double(step - before->first) / double(after->first - before->first);
+        return before->second + part * (after->second - before->second);
+    };
+}
+
+// Seconds spent in steps; each logged step stands for those since the one before.
+MetricSeries training_seconds(const RunData& run) {
+    MetricSeries seconds;
+    double sum = 0;
+    int64_t before = 0;
+    for (const auto& [step, mean] : run.of("step_s")) {
+        sum += mean * double(step - before);
+        seconds[step] = sum;
+        before = step;
+    }
+    return seconds;
+}
+
+std::vector<Dot> dots(const MetricSeries& series, const Place& place) {
+    std::vector<Dot> all;
+    for (const auto& [step, value] : series)
+        if (const auto x = place(step)) all.push_back({*x, value});
+    return all;
+}
+
+// The least and the largest of each stretch, so that no peak is lost.
+std::vector<Dot> thinned(const std::vector<Dot>& all) {
+    if (all.size() <= most_dots) return all;
+    std::vector<Dot> kept;
+    const auto lower = [](const Dot& a, const Dot& b) { return a.y < b.y; };
+    const size_t stretches = most_dots / 2;
+    for (size_t i = 0; i < stretches; ++i) {
+        const auto first = all.begin() + int64_t(i * all.size() / stretches);
+        const auto last = all.begin() + int64_t((i + 1) * all.size() / stretches);
+        const auto [least, largest] = std::minmax_element(first, last, lower);
+        kept.push_back(least < largest ? *least : *largest);
+        if (least != largest) kept.push_back(least < largest ? *largest : *least);
+    }
+    if (kept.front().x != all.front().x) kept.insert(kept.begin(), all.front());
+    if (kept.back().x != all.back().x) kept.push_back(all.back());
+    return kept;
+}
+
+// The mean of the values around each: at the beginning, where curves are steep, of as many as there are on
+// both sides; at the end of those that there are.
+std::vector<Dot> moving_mean(const std::vector<Dot>& all) {
+    const size_t window = mean_window(all.size());
+    if (window <= 1) return {};
+    std::vector<double> sums = {0};
+    for (const Dot& dot : all) sums.push_back(sums.back() + dot.y);
+    std::vector<Dot> means;
+    const size_t every = std::max<size_t>(1, all.size() / (most_dots / 2));
+    for (size_t i = 0; i < all.size(); ++i) {
+        if (i % every != 0 && i + 1 != all.size()) continue;
+        const size_t half = std::min(window / 2, i), last = std::min(i + half + 1, all.size());
+        means.push_back({all[i].x, (sums[last] - sums[i - half]) / double(last + half - i)});
+    }
+    return means;
+}
+
+Axis y_axis(Kind::Range range, double low, double high) {
+    constexpr int wanted = 6;
+    constexpr double wide = 20;
+    if (range == Kind::Range::log_if_wide && low > 0 && high / low >= wide)
+        return make_axis(low / 1.15, high * 1.15, Scale::log, wanted);
+    if (range == Kind::Range::from_zero && low >= 0)
+        return make_axis(0, high > 0 ? high * 1.06 : 1, Scale::linear, wanted);
+    const double room = 0.04 * (high - low);
+    return make_axis(low - room, high + room, Scale::linear, wanted);
+}
+
+// `places`: of each run. Empty curves where no run has the field.
+Chart make_chart(const Kind& kind, const std::string& x_title, const std::vector<RunData>& runs,
+                 const std::vector<Place>& places) {
+    Chart chart = {kind.title, kind.unit, kind.short_unit, x_title, {}, {}, {}};
+    double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
+    for (size_t run = 0; run < runs.size(); ++run) {
+        for (const char* field : {kind.field, kind.validation_field}) {
+            const std::vector<Dot> all = field ? dots(runs[run].of(field), places[run]) : std::vector<Dot>{};
+            if (all.empty()) continue;
+            for (const Dot& dot : all) {
+                low = std::min(low, dot.y);
+                high = std::max(high, dot.y);
+            }
+            first = std::min(first, all.front().x);
+            last = std::max(last, all.back().x);
+            const bool validation = field == kind.validation_field;
+            chart.curves.push_back({run, validation, thinned(all),
+                                    kind.noisy && !validation ? moving_mean(all) : std::vector<Dot>{}});
+        }
+    }
+    if (chart.curves.empty()) return chart;
+    chart.x = make_axis(first, last, Scale::linear, 7);
+    chart.y = y_axis(kind.range, low, high);
+    return chart;
+}
+
+struct TimeUnit {
+    double seconds;
+    const char* name;
+};
+
+TimeUnit time_unit(double longest) {
+    if (longest >= 2 * 86400) return {86400, "days"};
+    if (longest >= 2 * 3600) return {3600, "hours"};
+    if (longest >= 120) return {60, "minutes"};
+    return {1, "seconds"};
+}
+
+}  // namespace
+
+size_t mean_window(size_t values) {
+    return values < 100 ? 1 : std::max<size_t>(5, values / 40) | 1;
+}
+
+std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
+    std::vector<Place> steps(runs.size(), [](int64_t step) { return double(step); }), tokens, times;
+    std::vector<MetricSeries> seconds;
+    double longest = 0;
+    for (const RunData& run : runs) {
+        tokens.push_back(along(run.of("tokens_seen")));
+        seconds.push_back(training_seconds(run));
+        if (!seconds.back().empty()) longest = std::max(longest, seconds.back().rbegin()->second);
+    }
+    const TimeUnit unit = time_unit(longest);
+    for (MetricSeries& run : seconds) {
+        for (auto& [step, value] : run) value /= unit.seconds;
+        times.push_back(along(run));
+    }
+    std::vector<Chart> charts;
+    for (const Kind& kind : over_steps) charts.push_back(make_chart(kind, "step", runs, steps));
+    if (runs.size() > 1) {
+        Kind by_tokens = loss, by_time = loss;
+        by_tokens.title = "Loss over tokens";
+        by_time.title = "Loss over training time";
+        const std::string time_title = std::string(unit.name) + " in training steps";
+        charts.insert(charts.begin() + 1, {make_chart(by_tokens, "tokens", runs, tokens),
+                                           make_chart(by_time, time_title, runs, times)});
+    }
+    std::erase_if(charts, [](const Chart& chart) { return chart.curves.empty(); });
+    return charts;
+}
+
+}  // namespace coeus::report

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: head, figures, a plot for each chart, what the decks say. Plots are drawn here, as SVG with the
+// colours of the page's style; the values go along as JSON for the script.
+#include "charts.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/file/json.hpp"
+#include "page.hpp"
+#include "tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+using namespace report;
+
+// Pixels of a plot and of the frame that the curves fill.
+struct Box {
+    double width, height;
+    double left = 58, top = 12, right = 16, bottom = 44;
+    double inner_width() const { return width - left - right; }
+    double inner_height() const { return height - top - bottom; }
+};
+constexpr Box wide_box = {1090, 350}, half_box = {530, 270};
+
+std::string escaped(const std::string& text) {
+    std::string safe;
+    for (const char c : text) switch (c) {
+            case '&': safe += "&amp;"; break;
+            case '<': safe += "&lt;"; break;
+            case '>': safe += "&gt;"; break;
+            case '"': safe += "&quot;"; break;
+            default: safe += c;
+        }
+    return safe;
+}
+
+// Of one run the marks of its validation have a colour of their own.
+std::string color_of(size_t run, bool validation, size_t num_runs) {
+    return validation && num_runs == 1 ? "var(--marks)" : fmt::format("var(--c{})", run % 8);
+}
+
+class Drawing {
+public:
+    Drawing(const Chart& chart, const Box& box, size_t num_runs)
+        : chart_(chart), box_(box), num_runs_(num_runs) {}
+
+    std::string text() {
+        svg_ =
+            fmt::format("<svg class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {}\">\n",
+                        box_.width, box_.height, escaped(chart_.title), escaped(chart_.x_title));
+        axes();
+        for (const Curve& curve : chart_.curves)
+            if (!curve.validation) line_of(curve);
+        for (const Curve& curve : chart_.curves)
+            if (curve.validation) marks_of(curve);
+        return svg_ + "</svg>";
+    }
+
+private:
+    double x(double value) const { return box_.left + box_.inner_width() * chart_.x.position(value); }
+    double y(double value) const { return box_.top + box_.inner_height() * (1 - chart_.y.position(value)); }
+
+    void line(const char* style, double x1, double y1, double x2, double y2) {
+        svg_ += fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n",
+                            style, x1, y1, x2, y2);
+    }
+    void label(double at_x, double at_y, const char* anchor, const std::string& text) {
+        svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", at_x, at_y,
+                            anchor, escaped(text));
+    }
+    void axes() {
+        const double right = box_.width - box_.right, bottom = box_.height - box_.bottom;
+        for (const double tick : chart_.y.ticks) {
+            line("grid", box_.left, y(tick), right, y(tick));
+            label(box_.left - 9, y(tick) + 4, "end", tick_text(chart_.y, tick));
+        }
+        line("base", box_.left, bottom, right, bottom);
+        for (const double tick : chart_.x.ticks) {
+            line("base", x(tick), bottom, x(tick), bottom + 4);
+            label(x(tick), bottom + 18, "middle", tick_text(chart_.x, tick));
+        }
+        label(box_.left + box_.inner_width() / 2, box_.height - 6, "middle", chart_.x_title);
+    }
+    void polyline(const Curve& curve, const std::vector<Dot>& dots, const std::string& style) {
+        svg_ += fmt::format("<polyline class=\"curve {}\" style=\"--c:{}\" points=\"", style,
+                            color_of(curve.run, curve.validation, num_runs_));
+        for (size_t i = 0; i < dots.size(); ++i)
+            svg_ += fmt::format("{}{:.1f},{:.1f}", i ? " " : "", x(dots[i].x), y(dots[i].y));
+        svg_ += "\"/>\n";
+    }
+    void circles(const Curve& curve, const char* style, double radius) {
+        for (const Dot& dot : curve.logged)
+            svg_ += fmt::format(
+                "<circle class=\"{}\" style=\"--c:{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>\n", style,
+                color_of(curve.run, curve.validation, num_runs_), x(dot.x), y(dot.y), radius);
+    }
+    void line_of(const Curve& curve) {
+        const std::string dashes = curve.run >= 8 ? "second" : "";
+        if (!curve.smooth.empty()) polyline(curve, curve.logged, "faint");
+        polyline(curve, curve.smooth.empty() ? curve.logged : curve.smooth, dashes);
+        if (curve.logged.size() == 1) circles(curve, "dot", 3.5);
+    }
+    void marks_of(const Curve& curve) {
+        constexpr size_t many = 60;  // marks that would run into each other
+        polyline(curve, curve.logged, curve.logged.size() > many ? "second" : "between");
+        if (curve.logged.size() <= many) circles(curve, "mark", 3.6);
+    }
+
+    const Chart& chart_;
+    const Box& box_;
+    size_t num_runs_;
+    std::string svg_;
+};
+
+std::string swatch(const std::string& color, bool validation, bool dashed) {
+    return fmt::format(
+        "<svg viewBox=\"0 0 26 10\" style=\"--c:{}\"><line class=\"curve{}\" x1=\"1\" y1=\"5\" "
+        "x2=\"25\" y2=\"5\"/>{}</svg>",
+        color,
+        validation ? " between"
+        : dashed   ? " second"
+                   : "",
+        validation ? "<circle class=\"mark\" cx=\"13\" cy=\"5\" r=\"3.6\"/>" : "");
+}
+
+// What the lines and marks of a chart are; nothing where there is one line.
+std::string chart_legend(const Chart& chart, bool first, size_t num_runs) {
+    const auto any = [&](auto holds) { return std::any_of(chart.curves.begin(), chart.curves.end(), holds); };
+    std::string items;
+    const bool validation = any([](const Curve& curve) { return curve.validation; });
+    const std::string line = num_runs == 1 ? color_of(0, false, 1) : "var(--soft)";
+    if (validation) {
+        items += "<li>" + swatch(line, false, false) + "training</li>";
+        items +=
+            "<li>" + swatch(num_runs == 1 ? color_of(0, true, 1) : line, true, false) + "validation</li>";
+    }
+    // said once, beside the first
+    if (first && any([](const Curve& curve) { return !curve.smooth.empty(); }))
+        items += "<li>faint: logged steps, strong: moving mean</li>";
+    return items.empty() ? "" : "<ul class=\"legend\">" + items + "</ul>";
+}
+
+std::string chart_card(const Chart& chart, bool first, bool wide, size_t num_runs) {
+    const std::string unit = chart.y.scale == Scale::log ? chart.unit + ", log scale" : chart.unit;
+    return fmt::format(
+        "<div class=\"card{}\"><div class=\"head\"><h2>{}<small>{}</small></h2>{}</div>"
+        "<div class=\"scroll\">{}</div></div>\n",
+        wide ? " wide" : "", escaped(chart.title), escaped(unit), chart_legend(chart, first, num_runs),
+        Drawing(chart, wide ? wide_box : half_box, num_runs).text());
+}
+
+Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& runs) {
+    Json curves = Json::array();
+    for (const Curve& curve : chart.curves) {
+        Json points = Json::array();
+        for (const Dot& dot : curve.logged) points.push(Json::array().push(dot.x).push(dot.y));
+        std::string name = runs.size() == 1
+                               ? (curve.validation ? "validation" : "training")
+                               : runs[curve.run].name + (curve.validation ? " (validation)" : "");
+        if (runs.size() == 1 && chart.curves.size() == 1) name = chart.title;
+        curves.push(Json::object()
+                        .set("name", name)
+                        .set("color", color_of(curve.run, curve.validation, runs.size()))
+                        .set("marks", curve.validation)
+                        .set("points", std::move(points)));
+    }
+    return Json::object()
+        .set("xTitle", chart.x_title)
+        .set("x", Json::array().push(chart.x.low).push(chart.x.high))
+        .set("y", Json::array().push(chart.y.low).push(chart.y.high))
+        .set("log", chart.y.scale == Scale::log)
+        .set("box",
+             Json::array().push(box.left).push(box.top).push(box.inner_width()).push(box.inner_height()))
+        .set("curves", std::move(curves));
+}
+
+// As the content of a script element: "</" would end it.
+std::string script_data(Json charts) {
+    std::string text = Json::object().set("charts", std::move(charts)).text();
+    for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3) text.insert(at + 1, "\\");
+    return text;
+}
+
+std::string table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool code) {
+    std::string html = "<div class=\"scroll\"><table><thead><tr><th></th>";
+    for (const RunData& run : runs) html += "<th>" + escaped(run.name) + "</th>";
+    html += "</tr></thead><tbody>\n";
+    const char *open = code ? "<code>" : "", *close = code ? "</code>" : "";
+    for (const TableRow& row : rows) {
+        html += fmt::format("<tr><th>{}{}{}</th>", open, escaped(row.name), close);
+        for (const std::string& cell : row.cells)
+            html += cell.empty() ? "<td></td>" : fmt::format("<td>{}{}{}</td>", open, escaped(cell), close);
+        html += "</tr>\n";
+    }
+    return html + "</tbody></table></div>";
+}
+
+// What a tile says large, and below it small.
+struct Tile {
+    const char *title, *figure, *below, *below_title;
+};
+constexpr Tile tiles[] = {
+    {"Loss", "loss", "", ""},
+    {"Validation loss", "last validation loss", "lowest validation loss", "lowest "},
+    {"Tokens seen", "tokens seen", "", ""},
+    {"Tokens/s and rank", "tokens/s and rank, median", "MFU, median", "MFU "},
+    {"Time in training steps", "time in training steps", "waiting for data, median", "data wait "},
+    {"Most memory of a rank", "most memory of a rank", "", ""},
+};
+
+// "3.4938 at step 300" with the second half small.
+std::string tile_html(const Tile& tile, const std::vector<TableRow>& rows) {
+    const auto cell = [&](const std::string& name) -> std::string {
+        for (const TableRow& row : rows)
+            if (row.name == name) return row.cells.at(0);
+        return "";
+    };
+    const std::string figure = cell(tile.figure), below = cell(tile.below);
+    if (figure.empty()) return "";
+    const size_t at = figure.find(" at ");
+    std::string html = fmt::format("<dl class=\"tile\"><dt>{}</dt><dd>{}", tile.title, figure.substr(0, at));
+    if (at != std::string::npos) html += "<small>" + figure.substr(at + 1) + "</small>";
+    if (!below.empty() && below != figure)
+        html += fmt::format("<small>{}{}</small>", tile.below_title, below);
+    return html + "</dd></dl>";
+}
+
+std::string figures(const std::vector<RunData>& runs) {
+    const std::vector<TableRow> rows = final_figures(runs);
+    if (runs.size() > 1)
+        return "<section class=\"card\"><h2>Final figures</h2>" + table(runs, rows, false) + "</section>\n";
+    std::string html = "<div class=\"tiles\">";
+    for (const Tile& tile : tiles) html += tile_html(tile, rows);
+    return html + "</div>\n";
+}
+
+std::string decks(const std::vector<RunData>& runs) {
+    if (runs.size() == 1) {
+        std::string text;
+        for (const TomlEntry& entry : runs[0].deck)
+            text += fmt::format("{} = {}\n", entry.key, toml_text(entry.value));
+        return text.empty() ? ""
+                            : "<section class=\"card\"><details><summary>Deck</summary><pre>" +
+                                  escaped(text) + "</pre></details></section>\n";
+    }
+    const std::vector<TableRow> rows = deck_differences(runs);
+    return "<section class=\"card\"><h2>What the decks say differently</h2>" +
+           (rows.empty() ? std::string("<p class=\"about\">Nothing: the decks are alike.</p>")
+                         : table(runs, rows, true)) +
+           "</section>\n";
+}
+
+std::string run_legend(const std::vector<RunData>& runs) {
+    std::string items;
+    for (size_t run = 0; run < runs.size(); ++run)
+        items += "<li>" + swatch(color_of(run, false, runs.size()), false, run >= 8) +
+                 escaped(runs[run].name) + "</li>";
+    return "<ul class=\"legend\">" + items + "</ul>\n";
+}
+
+std::string head(const std::vector<RunData>& runs) {
+    if (runs.size() > 1) return fmt::format("<h1>{} training runs</h1>\n", runs.size()) + run_legend(runs);
+    const TomlEntry* description = nullptr;
+    for (const TomlEntry& entry : runs[0].deck)
+        if (entry.key == "job.description") description = &entry;
+    const std::string* said = description ? description->value.as<std::string>() : nullptr;
+    return "<h1>" + escaped(runs[0].name) + "</h1>\n" +
+           (said ? "<p class=\"about\">" + escaped(*said) + "</p>\n" : "");
+}
+
+}  // namespace
+
+std::string report_html(const std::vector<RunData>& runs) {
+    std::string names;
+    for (const RunData& run : runs) names += (names.empty() ? "" : ", ") + run.name;
+    std::string html = fmt::format(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+        "<title>{}</title>\n<style>{}</style></head><body><main>\n",
+        escaped(names), page_style);
+    html += head(runs);
+    for (const RunData& run : runs)
+        for (const std::string& notice : run.notices)
+            html += "<p class=\"notice\">" + escaped(notice) + "</p>\n";
+    html += figures(runs) + "<div class=\"charts\">\n";
+    Json data = Json::array();
+    const std::vector<Chart> charts = charts_of(runs);
+    for (size_t i = 0; i < charts.size(); ++i) {
+        // the first has the page's width, and another so that the rest fill rows of two
+        const bool wide = i == 0 || (i + 1 == charts.size() && charts.size() % 2 == 0);
+        html += chart_card(charts[i], i == 0, wide, runs.size());
+        data.push(chart_data(charts[i], wide ? wide_box : half_box, runs));
+    }
+    html += "</div>\n" + decks(runs);
+    html += fmt::format("<footer>Made by Coeus {} from metrics.jsonl and deck.toml of {}.</footer></main>\n",
+                        version(), runs.size() == 1 ? "the run" : "the runs");
+    html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data)) + "</script>\n";
+    return html + "<script>" + page_script + "</script></body></html>\n";
+}
+
+}  // namespace coeus

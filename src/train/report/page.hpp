@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the page that are the same for all runs: its style, and the script that shows the values under
+// the pointer. Without scripts the page loses those values and nothing else.
+#pragma once
+
+namespace coeus::report {
+
+extern const char* const page_style;
+extern const char* const page_script;
+
+}  // namespace coeus::report

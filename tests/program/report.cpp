@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// report.html at the end of a run, and `coeus report`.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace fs = std::filesystem;
+
+TEST_CASE("A run leaves a report, and runs are compared") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const auto path = [&](const char* name) { return (folder / name).string(); };
+    const Outcome run = train_tiny(folder / "a", folder / "tokens.h5", {"--validation.enable"}, 2);
+    CHECK(count_of("Plots of this run: ", run.output) == 1);
+    CHECK_THAT(read_file(folder / "a/report.html"), Contains("<title>a</title>") && Contains("validation"));
+    // a report that cannot be written does not fail a run whose weights are safe
+    fs::create_directories(folder / "b/report.html/inside");
+    CHECK_THAT(train_tiny(folder / "b", folder / "tokens.h5", {"--optimizer.lr=2e-2"}).output,
+               Contains("warning - There is no ") && Contains("b/report.html"));
+
+    const Outcome both =
+        run_coeus({"report", path("a"), path("b"), "--output", path("both.html"), "--csv", path("both.csv")});
+    INFO(both.output);
+    CHECK(both.exit_code == 0);
+    CHECK_THAT(both.output, Contains("Loss (nats per token)") && Contains("optimizer.lr") &&
+                                Contains("0.01") && Contains("0.02") && Contains("both.html"));
+    CHECK(both.output.find('\033') == std::string::npos);
+    CHECK_THAT(read_file(folder / "both.html"), Contains("2 training runs"));
+    const std::string csv = read_file(folder / "both.csv");
+    CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,tps,"));
+    CHECK(count_of("\n", csv) == 1 + 6 + 6);
+}
+
+TEST_CASE("coeus report says what is wrong") {
+    const TemporaryFolder folder;
+    write_file(folder / "empty/metrics.jsonl", "");
+    write_file(folder / "broken/metrics.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":}\n{\"step\":3}\n");
+    const auto refused = [&](const Arguments& arguments, const std::string& message) {
+        const Outcome outcome = run_coeus(Arguments{"report"} + arguments);
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 2);
+        CHECK_THAT(outcome.output, Contains(message));
+        CHECK(count_of("\n", outcome.output) == 1);
+    };
+    refused({}, "coeus report needs the folder of a run");
+    refused({(folder / "nowhere").string()}, "nowhere does not exist");
+    refused({folder.path().string()}, "is not the folder of a run: it has no metrics.jsonl; runs in it: ");
+    refused({(folder / "empty").string()}, "empty/metrics.jsonl has no logged step yet");
+    refused({(folder / "broken").string()}, "broken/metrics.jsonl:2");
+    refused({(folder / "broken").string(), "--ouput", "x"}, "did you mean --output?");
+}

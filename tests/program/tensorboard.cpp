@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event files of real runs, read by the tests' own parser and, where a Python has it, by TensorBoard itself:
+// a run that was interrupted shows each step once.
+#include "program/tiny_run.hpp"
+#include "support/event_file.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <sstream>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// $COEUS_TENSORBOARD_PYTHON, or the virtual environment that doc/metrics.md makes; empty where there is none.
+std::string python_with_tensorboard() {
+    const char* given = std::getenv("COEUS_TENSORBOARD_PYTHON");
+    const fs::path python =
+        given ? fs::path(given) : fs::path(COEUS_PROGRAM).parent_path() / "venv-tensorboard/bin/python";
+    return fs::exists(python) ? python.string() : "";
+}
+
+using Shown = std::map<std::string, std::map<int64_t, float>>;
+
+Shown shown_by_tensorboard(const std::string& python, const fs::path& folder) {
+    const Outcome read = run_shell(python + " " COEUS_SOURCE_DIR "/tests/tools/read_events.py '" +
+                                   folder.string() + "' 2>/dev/null");
+    CHECK(read.exit_code == 0);
+    Shown shown;
+    std::istringstream lines(read.output);
+    std::string key;
+    int64_t step = 0;
+    for (double value = 0; lines >> key >> step >> value;)
+        CHECK(shown[key].emplace(step, float(value)).second);
+    return shown;
+}
+
+}  // namespace
+
+TEST_CASE("TensorBoard shows the metrics of a run that was interrupted, each step once") {
+    const TemporaryFolder folder;
+    const fs::path out = folder / "out", data = folder / "tokens.h5";
+    write_token_file(data, {.tokens = learnable_tokens(60 * 17)});
+    const Arguments more = {"--metrics.enable_tensorboard", "--checkpoint.enable",
+                            "--checkpoint.interval=3",      "--checkpoint.last_save_model_only=false",
+                            "--validation.enable",          "--validation.freq=2",
+                            "--validation.steps=1"};
+    train_tiny(out, data, more + Arguments{steps(5)});
+    // its end is lost: the run goes on at step 4
+    REQUIRE(fs::remove(out / checkpoint_of(5)));
+    train_tiny(out, data, more + Arguments{steps(8)});
+    CHECK(event_files(out / "tb").size() == 2);
+
+    const Shown shown = shown_scalars(out / "tb");
+    const MetricLines lines = read_metrics(out);
+    REQUIRE(lines.steps.size() == 8);
+    CHECK(shown.size() == 15 + 6);
+    for (const auto& [key, values] : shown)
+        CHECK(values.size() == (key.starts_with("validation_metrics/") ? 5 : 8));
+    for (const StepLine& line : lines.steps) {
+        CHECK(shown.at("loss_metrics/global_avg_loss").at(line.step) == float(line.loss));
+        CHECK(shown.at("loss_metrics/global_max_loss").at(line.step) == float(line.loss_max));
+        CHECK(shown.at("grad_norm").at(line.step) == float(line.grad_norm));
+        CHECK(shown.at("lr").at(line.step) == float(line.lr));
+        CHECK(shown.at("n_tokens_seen").at(line.step) == float(line.tokens_seen));
+        CHECK(shown.at("memory/max_active(GiB)").at(line.step) == float(line.memory_gib));
+    }
+    for (const ValidationLine& line : lines.validations)
+        CHECK(shown.at("validation_metrics/loss").at(line.step) == float(line.loss));
+
+    const std::string python = python_with_tensorboard();
+    if (python.empty())
+        WARN(
+            "TensorBoard's own reader was not tried: no Python with it (doc/metrics.md says how to make "
+            "one)");
+    else
+        CHECK(shown_by_tensorboard(python, out / "tb") == shown);
+}
+
+TEST_CASE("Event files: of no rank, of rank 0, of every rank") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const auto run = [&](const std::string& name, const Arguments& more) {
+        train_tiny(folder / name, folder / "tokens.h5", Arguments{steps(2)} + more, 2);
+        return folder / name;
+    };
+    CHECK_FALSE(fs::exists(run("none", {"--metrics.save_for_all_ranks"}) / "tb"));
+    const Arguments on = {"--metrics.enable_tensorboard", "--metrics.save_tb_folder=events"};
+    CHECK(event_files(run("one", on) / "events").size() == 1);
+    const fs::path all = run("all", on + Arguments{"--metrics.save_for_all_ranks"});
+    CHECK(event_files(all / "events").empty());
+    for (const char* rank : {"rank_0", "rank_1"}) {
+        CHECK(event_files(all / "events" / rank).size() == 1);
+        CHECK(shown_scalars(all / "events" / rank).at("loss_metrics/global_avg_loss").size() == 2);
+    }
+}

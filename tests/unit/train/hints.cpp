@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// From facts of a start to what is said about them.
+#include "coeus/train/hints.hpp"
+
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+// Of a host with 8 cores where nothing is off.
+StartFacts good_facts() {
+    return {.local_ranks = 2, .cpu = {.cores = 8, .threads = 4, .sharing = 2, .machine_cores = 8}};
+}
+
+std::string only_hint(const StartFacts& facts) {
+    const std::vector<std::string> hints = start_hints(facts);
+    CAPTURE(hints);
+    REQUIRE(hints.size() == 1);
+    CHECK(hints[0].find('\n') == std::string::npos);
+    return hints[0];
+}
+
+}  // namespace
+
+TEST_CASE("hints: nothing is said where nothing is off") {
+    StartFacts facts = good_facts();
+    for (const char* level : {"avx2", "avx512", "avx512 bf16"}) {
+        facts.vector_level = level;
+        CHECK(start_hints(facts).empty());
+    }
+}
+
+TEST_CASE("hints: vector instructions") {
+    StartFacts facts = good_facts();
+    facts.vector_level = "no avx";
+    CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
+    facts.built_for_avx2 = false;  // no second hint: the processor is what lacks
+    CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
+    facts.vector_level = "avx";
+    CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
+    facts.vector_level = "avx512";
+    CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
+}
+
+TEST_CASE("hints: a debug build") {
+    StartFacts facts = good_facts();
+    facts.debug_build = true;
+    CHECK_THAT(only_hint(facts), Contains("debug build"));
+}
+
+TEST_CASE("hints: more threads than cores") {
+    StartFacts facts = good_facts();
+    facts.local_ranks = facts.cpu.sharing = 4;
+    CHECK(only_hint(facts) == "4 ranks x 4 threads on 8 cores take turns: set training.threads=2");
+    facts.local_ranks = facts.cpu.sharing = 16;
+    facts.cpu.threads = 1;
+    CHECK(only_hint(facts) ==
+          "16 ranks x 1 thread on 8 cores take turns: set training.threads=1 and start at most 8 ranks here");
+    facts.local_ranks = facts.cpu.sharing = 1;
+    facts.cpu.threads = 9;
+    CHECK(only_hint(facts) == "9 threads on 8 cores take turns: set training.threads=8");
+    // ranks that were bound: each has cores of its own
+    facts = {.local_ranks = 8, .cpu = {.cores = 1, .threads = 1, .machine_cores = 8, .bound = true}};
+    CHECK(start_hints(facts).empty());
+    facts.cpu.threads = 2;
+    CHECK(only_hint(facts) == "2 threads on 1 core take turns: set training.threads=1");
+    // four ranks of this host bound to the same two cores
+    facts = {.local_ranks = 8,
+             .cpu = {.cores = 2, .threads = 1, .sharing = 4, .machine_cores = 4, .bound = true}};
+    CHECK(only_hint(facts) ==
+          "4 ranks x 1 thread on 2 cores take turns: set training.threads=1 and start at most 2 ranks here");
+}
+
+TEST_CASE("hints: cores that stay idle because the launcher bound each rank to one") {
+    StartFacts facts = {.local_ranks = 2,
+                        .cpu = {.cores = 1, .threads = 1, .machine_cores = 64, .bound = true}};
+    CHECK(only_hint(facts) ==
+          "each rank is bound to 1 of this host's 64 cores: start with mpirun --bind-to none (srun: "
+          "--cpus-per-task=32) to use them all");
+    facts.cpu.machine_cores = 3;
+    CHECK(start_hints(facts).empty());
+}
+
+TEST_CASE("hints: where the run writes") {
+    StartFacts facts = good_facts();
+    facts.dump_folder = "out";
+    for (const char* name : {"nfs", "smb", "fuse", "9p", "afs"}) {
+        facts.file_system = name;
+        CHECK_THAT(only_hint(facts), Contains(std::string("out lies on network storage (") + name + ")") &&
+                                         Contains("job.dump_folder"));
+    }
+    facts.file_system = "tmpfs";
+    CHECK_THAT(only_hint(facts), Contains("out lies in memory (tmpfs)") && Contains("job.dump_folder"));
+    CHECK(file_system_of("/dev/shm") == "tmpfs");
+    CHECK(file_system_of("/absent").empty());
+}
+
+TEST_CASE("hints: several, the gravest first") {
+    StartFacts facts = good_facts();
+    facts.debug_build = true;
+    facts.vector_level = "no avx";
+    facts.local_ranks = facts.cpu.sharing = 3;
+    facts.file_system = "nfs";
+    const std::vector<std::string> hints = start_hints(facts);
+    REQUIRE(hints.size() == 4);
+    CHECK_THAT(hints[0], Contains("debug build"));
+    CHECK_THAT(hints[3], Contains("network storage"));
+}
+
+TEST_CASE("hints: the facts of this process") {
+    const test::TemporaryFolder folder;
+    const CpuShare cpu = {.cores = 2, .threads = 3};
+    const StartFacts facts = start_facts(cpu, 5, folder.path());
+    CHECK(facts.vector_level == cpu_vector_level());
+    CHECK(facts.local_ranks == 5);
+    CHECK(facts.cpu.threads == 3);
+    CHECK(facts.dump_folder == folder.path().string());
+    CHECK(facts.file_system == file_system_of(folder.path()));
+}
