@@ -27,6 +27,8 @@ coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
+# the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
+set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 coeus_library(state USES comm kernels device base)
 coeus_library(layers USES state comm kernels device base)
 coeus_library(models USES layers state comm kernels device base)
@@ -42,7 +44,7 @@ add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
 target_link_libraries(coeus INTERFACE ${libraries})
 
-file(GLOB app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/apps/*.cpp)
+file(GLOB_RECURSE app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/apps/*.cpp)
 if(app_sources)
     add_executable(coeus_program ${app_sources})
     set_target_properties(coeus_program PROPERTIES OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

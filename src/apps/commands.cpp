@@ -14,7 +14,7 @@ const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
         {"train", "train the model that a deck describes, or go on with it", train, train_help},
         {"generate", "write text with a trained model", generate, generate_help},
-        {"info", "show what a checkpoint or token file holds; --verify checks it", info, info_help},
+        {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
         {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
         {"schedule", "show a pipeline schedule: timetable, bubble, frames alive", schedule, schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},

@@ -1,83 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT: streams what a trained model writes.
+// coeus generate --checkpoint FILE-or-FOLDER --prompt TEXT | --prompts FILE: writes on with a trained model.
+// Texts go to stdout in the order of their prompts, the first one that is not complete as it grows.
 #include "generate.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/file/json.hpp"
 #include "coeus/train/flags.hpp"
-#include "coeus/train/generator.hpp"
 #include "coeus/train/pretrained.hpp"
+#include "coeus/train/prompts.hpp"
+#include "coeus/train/writer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <fstream>
+#include <optional>
+#include <utility>
 
 namespace coeus::apps {
 
 namespace {
 
 Flags generate_flags() {
-    Flags flags("generate", "--checkpoint FILE-or-FOLDER [--prompt TEXT]", "",
-                "Writes text with a trained model, token by token.");
+    Flags flags(
+        "generate", "--checkpoint FILE-or-FOLDER [--prompt TEXT | --prompts FILE]", "",
+        "Writes text with a trained model, token by token. Of a file with several prompts, each text comes\n"
+        "under a line \"== its number\". A text that outgrows --context goes on from its newest half.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "the text to go on from; may be empty")
-        .add("tokenizer", "FOLDER", "", "default: the one the checkpoint's deck or the folder names")
-        .add("length", "N", "128", "tokens to write at most")
+        .add("prompts", "FILE", "", "one prompt per line, or JSON lines with \"prompt\" (or \"text\")")
+        .add("output", "FILE.jsonl", "",
+             "also write prompt, text, counts and why it ended, one JSON object a line")
+        .add("tokenizer", "PATH", "", "default: the one the checkpoint's deck or the folder names")
+        .add("length", "N", "128", "tokens to write at most, of each text")
+        .add_list("stop", "TEXT", "end a text before this; may be given several times. EOS always ends it")
+        .add_switch("ignore_eos", "go on behind EOS")
         .add("temperature", "T", "0.8", "0: always the most likely token")
         .add("top_k", "K", "0", "draw from the K most likely tokens; 0: from all")
         .add("top_p", "P", "1", "draw from the smallest set with this probability")
-        .add("seed", "N", "0", "the same seed gives the same text")
+        .add("seed", "N", "0", "the same seed gives the same texts")
         .add("context", "N", "0", "tokens the model looks back at; 0: as many as it was trained with")
-        .add("threads", "N", "0", "0: all cores");
+        .add("batch", "N", "8", "texts written side by side; their number does not change them")
+        .add("threads", "N", "0", "0: all cores")
+        .add_switch("stats", "say tokens per second and memory on stderr");
     return flags;
 }
+
+WriterOptions writer_options(const Flags& flags) {
+    return {.sampling = {.temperature = flags.number("temperature", 0, 100),
+                         .top_k = flags.integer("top_k", 0, INT32_MAX),
+                         .top_p = flags.number("top_p", 1e-6, 1),
+                         .seed = uint64_t(flags.integer("seed", 0, INT64_MAX))},
+            .length = flags.integer("length", 1, INT32_MAX),
+            .stops = flags.texts("stop"),
+            .ignore_eos = flags.given("ignore_eos")};
+}
+
+std::vector<Prompt> prompts_of(const Flags& flags) {
+    if (!flags.given("prompts")) return {{flags.text("prompt"), 0}};
+    if (flags.given("prompt"))
+        throw ConfigError(
+            "coeus generate: --prompt and --prompts exclude each other; put the text into the file");
+    return read_prompts(flags.text("prompts"));
+}
+
+// Ids of the prompts behind BOS; all of them fit into the context.
+std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, const Tokenizer& tokenizer,
+                                         int64_t context, int64_t most, const std::string& file) {
+    std::vector<std::vector<int32_t>> all;
+    for (const Prompt& prompt : prompts) {
+        const std::string name =
+            prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
+        std::vector<int32_t> ids = tokenizer.document_ends().before;
+        const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
+        ids.insert(ids.end(), text.begin(), text.end());
+        if (ids.empty()) throw ConfigError("{} is empty, and the tokenizer has no BOS to start from", name);
+        if (int64_t(ids.size()) > context)
+            throw ConfigError(
+                "{} has {} tokens, but the model looks back at {}: shorten it, or set --context={}{}", name,
+                ids.size(), context, std::min(int64_t(ids.size()), most),
+                int64_t(ids.size()) > most ? ", the most that this model allows" : "");
+        all.push_back(std::move(ids));
+    }
+    return all;
+}
+
+// Prints and records texts in the order of their prompts.
+class Output {
+public:
+    Output(const std::vector<Prompt>& prompts, const std::vector<std::vector<int32_t>>& ids,
+           const std::string& file)
+        : prompts_(prompts), ids_(ids), waiting_(prompts.size()), ends_(prompts.size()), file_name_(file) {
+        if (file.empty()) return;
+        file_.open(file, std::ios::binary);
+        if (!file_) throw ConfigError("--output {}: cannot write: {}", file, errno_text(errno));
+    }
+    void begin() { heading(); }
+    void piece(size_t number, const std::string& text) {
+        if (number == next_)
+            print(text);
+        else
+            waiting_[number] += text;
+    }
+    void end(size_t number, const Written& written) {
+        ends_[number] = written;
+        while (next_ < ends_.size() && ends_[next_]) {
+            print("\n");
+            record(next_);
+            ends_[next_] = Written{};  // no longer needed
+            if (++next_ == ends_.size()) break;
+            heading();
+            print(std::exchange(waiting_[next_], {}));
+        }
+    }
+
+private:
+    void heading() {
+        if (prompts_.size() > 1) print(fmt::format("== {}\n", next_ + 1));
+        print(prompts_[next_].text);
+    }
+    void record(size_t number) {
+        if (!file_.is_open()) return;
+        const Written& written = *ends_[number];
+        file_ << Json::object()
+                     .set("prompt", prompts_[number].text)
+                     .set("text", written.text)
+                     .set("finish", written.finish)
+                     .set("prompt_tokens", ids_[number].size())
+                     .set("tokens", written.ids.size())
+                     .text()
+              << '\n';
+        if (!file_.flush())
+            throw SystemError(fmt::format("cannot write {}: {}", file_name_, errno_text(errno)));
+    }
+    static void print(const std::string& text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    }
+    const std::vector<Prompt>& prompts_;
+    const std::vector<std::vector<int32_t>>& ids_;
+    std::vector<std::string> waiting_;
+    std::vector<std::optional<Written>> ends_;
+    size_t next_ = 0;
+    std::string file_name_;
+    std::ofstream file_;
+};
 
 }  // namespace
 
 int generate(const Arguments& arguments) {
     Flags flags = generate_flags();
     flags.parse(arguments);
-    const Sampling sampling = {.temperature = flags.number("temperature", 0, 100),
-                               .top_k = flags.integer("top_k", 0, INT32_MAX),
-                               .top_p = flags.number("top_p", 1e-6, 1),
-                               .seed = uint64_t(flags.integer("seed", 0, INT64_MAX))};
-    const int64_t length = flags.integer("length", 1, INT32_MAX);
-
+    const WriterOptions options = writer_options(flags);
+    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences);
     const Pretrained source(flags.required("checkpoint"));
     const Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
     if (tokenizer.vocab_size() > source.model().vocab)
         throw ConfigError("--tokenizer {}: has {} tokens, but the model knows {}", tokenizer.folder(),
                           tokenizer.vocab_size(), source.model().vocab);
-    const int64_t chosen = flags.integer("context", 0, source.model().max_seq_len);
+    const int64_t most = source.model().max_seq_len, chosen = flags.integer("context", 0, most);
     const int64_t context = chosen > 0 ? chosen : source.trained_seq_len();
+    const std::vector<Prompt> prompts = prompts_of(flags);
+    const auto ids = encode(prompts, tokenizer, context, most, flags.text("prompts"));
+    Output output(prompts, ids, flags.text("output"));
+
     const CpuShare cpu = share_of_cpu(int(flags.integer("threads", 0, 4096)), 0, 1);
     apply(cpu);
-    Generator generator(source.model(), Dtype::f32, context, cpu.threads);
+    Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
+                        cpu.threads);
+    Writer writer(generator, tokenizer, options);
     source.load(generator.decoder().parameters());
     generator.weights_changed();
 
-    std::vector<int32_t> ids;
-    if (tokenizer.bos_id()) ids.push_back(*tokenizer.bos_id());
-    const std::vector<int32_t> prompt = tokenizer.encode(flags.text("prompt"));
-    ids.insert(ids.end(), prompt.begin(), prompt.end());
-    if (ids.empty()) throw ConfigError("--prompt is empty, and the tokenizer has no BOS to start from");
-
-    const auto print = [](const std::string& text) {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
-    };
-    print(flags.text("prompt"));
-    Tokenizer::Stream stream(tokenizer);
-    for (int64_t i = 0; i < length; ++i) {
-        // ids beyond the tokenizer's (a vocabulary padded for speed) are never drawn
-        const std::span<const float> logits =
-            generator.next_logits(ids).first(size_t(tokenizer.vocab_size()));
-        const int32_t id = draw_token(logits, sampling, uint64_t(i));
-        if (tokenizer.eos_id() == id) break;
-        print(stream.push(id));
-        ids.push_back(id);
-    }
-    print(stream.finish() + "\n");
+    const Timer timer;
+    size_t tokens = 0;
+    output.begin();
+    writer.write(
+        ids, [&](size_t number, const std::string& text) { output.piece(number, text); },
+        [&](size_t number, const Written& written) {
+            tokens += written.ids.size();
+            output.end(number, written);
+        });
+    if (flags.given("stats"))
+        fmt::print(stderr, "{} tokens in {:.3f} s, {:.1f} tokens/s\n{}\n", tokens, timer.seconds(),
+                   double(tokens) / timer.seconds(), generator.plan().text(memory_limit_bytes()));
     return 0;
 }
 

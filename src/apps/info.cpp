@@ -1,115 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0
-// coeus info FILE...: what a checkpoint or a token file holds, and whether its bytes are sound.
+// coeus info PATH...: what a file or folder is, found by its content, whatever it is called, and what it
+// holds.
 #include "info.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/data/token_file.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/hdf5.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/io/hub.hpp"
 #include "coeus/train/flags.hpp"
+#include "info/kinds.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <optional>
 
 namespace coeus::apps {
-
-namespace {
-
-void line(const char* name, const std::string& value) {
-    fmt::print("  {:<14} {}\n", name, value);
-}
 
 std::string file_size(const std::string& path) {
     return bytes_text(double(std::filesystem::file_size(path)));
 }
 
-void verify(const std::string& path, const CheckpointHeader& header) {
-    int64_t bytes = 0;
-    for (const auto& array : header.arrays) bytes += array.shape.count() * hdf5::size_of(array.type);
-    std::vector<DamagedRows> damaged;
-    {
-        Progress bar("verifying", bytes, true);
-        damaged = verify_checkpoint(path, [&](int64_t done, int64_t) { bar.update(done); });
+namespace {
+
+namespace fs = std::filesystem;
+
+using Show = void (*)(const std::string& path, const InfoOptions& options);
+
+constexpr const char* known =
+    "coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
+    "and run "
+    "folders";
+
+// The first bytes, at most.
+std::string beginning(const std::string& path, size_t most) {
+    const RawFile file = RawFile::open(path);
+    std::string bytes(std::min(most, size_t(file.size())), '\0');
+    file.read(bytes.data(), int64_t(bytes.size()), 0);
+    return bytes;
+}
+
+bool begins_as_safetensors(const std::string& head) {
+    uint64_t length = 0;
+    if (head.size() >= 8) std::memcpy(&length, head.data(), 8);
+    return length >= 2 && length < uint64_t(1) << 40 && head.size() > 8 && head[8] == '{';
+}
+
+// A protobuf whose first field is a message whose first field is a text: SentencePiece's first token.
+bool begins_as_sentencepiece(const std::string& head) {
+    return head.size() > 4 && head[0] == '\n' && head[2] == '\n' && uint8_t(head[1]) > uint8_t(head[3]);
+}
+
+bool is_text(const std::string& head) {
+    return std::none_of(head.begin(), head.end(), [](char c) {
+        return uint8_t(c) < 32 && c != '\n' && c != '\r' && c != '\t' && c != '\f';
+    });
+}
+
+// The first line with anything on it but a comment.
+std::string first_line(const std::string& head) {
+    for (size_t begin = 0; begin < head.size();) {
+        const size_t end = std::min(head.find('\n', begin), head.size());
+        std::string line = head.substr(begin, end - begin);
+        line.erase(0, line.find_first_not_of(" \t\r"));
+        line.erase(line.find_last_not_of(" \t\r") + 1);
+        if (!line.empty() && line[0] != '#') return line;
+        begin = end + 1;
     }
-    for (const DamagedRows& rows : damaged)
-        fmt::print("  damaged: rows {} to {} of {}\n", rows.first_row, rows.last_row - 1, rows.array);
-    std::fflush(stdout);
-    if (!damaged.empty())
-        throw ConfigError("{} is damaged: {} of its blocks do not match their checksum", path,
-                          damaged.size());
-    line("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
-                                 header.arrays.size()));
+    return "";
 }
 
-void show_checkpoint(const std::string& path, bool verified) {
-    const CheckpointHeader header = read_checkpoint_header(path);
-    fmt::print("{}: checkpoint of Coeus, {}, {}\n", path,
-               header.full ? "weights and optimizer" : "weights alone", file_size(path));
-    int64_t parameters = 0;
-    for (const auto& array : header.arrays)
-        if (array.path.starts_with("model/")) parameters += array.shape.count();
-    line("step", with_commas(header.train.step));
-    line("tokens seen", with_commas(header.train.tokens_seen));
-    line("next sample", with_commas(header.train.sample));
-    line("seed", std::to_string(header.train.seed));
-    line("parameters", with_commas(parameters));
-    line("model", header.train.model);
-    line("written by", header.train.version);
-    for (const auto& array : header.arrays)
-        fmt::print("  {:<60} {:<9} {}\n", array.path, hdf5::name_of(array.type), array.shape.text());
-    if (verified) verify(path, header);
+// "[section]", or "key = value" with a key of letters, digits, dots and underscores
+bool looks_like_toml(const std::string& line) {
+    if (line.starts_with('[')) return line.find(']') != std::string::npos;
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos || equals == 0) return false;
+    const std::string key = line.substr(0, line.find_last_not_of(" \t", equals - 1) + 1);
+    return std::all_of(key.begin(), key.end(),
+                       [](char c) { return std::isalnum(uint8_t(c)) || c == '_' || c == '.'; });
 }
 
-/// Opening the file has checked the documents; the ids remain.
-void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
-    int32_t largest = 0;
-    std::vector<int32_t> piece(1 << 16);
-    Progress bar("verifying", tokens.num_tokens(), false);
-    for (int64_t first = 0; first < tokens.num_tokens(); first += int64_t(piece.size())) {
-        piece.resize(size_t(std::min(tokens.num_tokens() - first, int64_t(piece.size()))));
-        tokens.read(first, piece);
-        largest = std::max(largest, *std::max_element(piece.begin(), piece.end()));
-        bar.update(first);
-    }
-    for (const char* name : {"max_token", "vocab_size"}) {
-        if (!file.has_attribute(name)) continue;
-        const int64_t said = file.int_attribute(name) - (std::string(name) == "vocab_size");
-        if (largest > said)
-            throw ConfigError("{} is damaged: it holds the id {}, its attribute {} allows {}", tokens.path(),
-                              largest, name, said);
-    }
-    line("verified", fmt::format("the largest id is {}", with_commas(largest)));
+// A line of tiktoken's files: a token in base64 and its rank.
+bool looks_like_tiktoken(const std::string& line) {
+    const size_t space = line.find(' ');
+    if (space == std::string::npos || space == 0 || space + 1 == line.size()) return false;
+    const auto base64 = [](char c) { return std::isalnum(uint8_t(c)) || c == '+' || c == '/' || c == '='; };
+    return std::all_of(line.begin(), line.begin() + long(space), base64) &&
+           std::all_of(line.begin() + long(space) + 1, line.end(),
+                       [](char c) { return std::isdigit(uint8_t(c)); });
 }
 
-void show_token_file(const std::string& path, const hdf5::File& file, bool verified) {
-    const TokenFile tokens(path);
-    fmt::print("{}: token file, {}\n", path, file_size(path));
-    line("tokens", fmt::format("{} ({})", with_commas(tokens.num_tokens()),
-                               hdf5::name_of(file.dataset("tokens").type())));
-    line("documents", with_commas(tokens.num_documents()));
-    line("loss mask", tokens.has_loss_mask() ? "yes" : "no");
-    for (const char* name : {"source", "tokenizer", "vocab_size"})
-        if (file.has_attribute(name))
-            line(name, std::string(name) == "vocab_size" ? with_commas(file.int_attribute(name))
-                                                         : file.string_attribute(name));
-    if (verified) verify_tokens(tokens, file);
-}
-
-void show(const std::string& given, bool verified) {
-    const std::string path = std::filesystem::is_directory(given) ? newest_weights(given) : given;
+Show kind_of_hdf5(const std::string& path) {
     const hdf5::File file = hdf5::File::open(path);
-    if (file.has_attribute("format")) return show_checkpoint(path, verified);
-    if (file.has("tokens")) return show_token_file(path, file, verified);
+    if (file.has_attribute("format")) return show_checkpoint;
+    if (file.has("tokens")) return show_token_file;
     throw ConfigError("{} is neither a checkpoint nor a token file: it has {}", path,
                       file.names().empty() ? "nothing" : join(file.names(), ", "));
 }
 
+std::string keys_of(const Json::Object& object) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < std::min<size_t>(6, object.size()); ++i) names.push_back(object[i].first);
+    if (object.size() > names.size()) names.push_back("...");
+    return names.empty() ? "no keys" : "the keys " + join(names, ", ");
+}
+
+// vocab.json and merges.txt are one tokenizer.
+bool has_vocab_and_merges(const fs::path& folder) {
+    return fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
+}
+
+void show_vocab_and_merges(const std::string& either, const InfoOptions& options) {
+    show_tokenizer((fs::path(either).parent_path() / "vocab.json").string(), options);
+}
+
+// The first of several objects, a line each.
+std::optional<JsonDocument> first_of_json_lines(std::string_view text, const std::string& path) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t behind = text.find_first_not_of(" \t\r\n", line.size());
+    if (behind == std::string_view::npos || text[behind] != '{') return {};
+    try {
+        return JsonDocument::parse(line, path);
+    } catch (const ConfigError&) {
+        return {};  // one object in several lines
+    }
+}
+
+Show kind_of_json(const std::string& path) {
+    const MappedFile map(path);
+    const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    if (const auto first = first_of_json_lines(text, path))
+        throw ConfigError("{} is JSON lines whose first has {}; {}", path,
+                          keys_of(*first->root().value().as_object()), known);
+    const JsonDocument document = JsonDocument::parse(text, path);
+    const Json& root = document.root().value();
+    const Json::Object* object = root.as_object();
+    if (root.find("weight_map")) return show_safetensors;
+    if (root.find("architectures"))
+        return [](const std::string& file, const InfoOptions& options) {
+            const fs::path folder = fs::path(file).parent_path();
+            show_hub_folder(folder.empty() ? "." : folder.string(), options);
+        };
+    if (const Json* model = root.find("model"); model && model->as_object()) return show_tokenizer;
+    const bool is_vocabulary =
+        object && !object->empty() && std::all_of(object->begin(), object->end(), [](const auto& item) {
+            return item.second.as_integer() != nullptr;
+        });
+    if (is_vocabulary && has_vocab_and_merges(fs::path(path).parent_path())) return show_vocab_and_merges;
+    throw ConfigError("{} is JSON with {}; {}", path, object ? keys_of(*object) : "no object", known);
+}
+
+Show kind_of_file(const std::string& path) {
+    const std::string head = beginning(path, 4096);
+    const auto begins = [&](const char* magic, size_t size) {
+        return head.starts_with(std::string_view(magic, size));
+    };
+    if (head.empty()) throw ConfigError("{} is empty", path);
+    if (begins("\x89HDF\r\n\x1a\n", 8)) return kind_of_hdf5(path);
+    if (begins_as_safetensors(head)) return show_safetensors;
+    if (begins("\x1f\x8b", 2) || begins("\x28\xb5\x2f\xfd", 4))
+        throw ConfigError("{} is compressed ({}): unpack it first; {}", path,
+                          head[0] == '\x1f' ? "gzip" : "zstd", known);
+    if (begins_as_sentencepiece(head)) return show_tokenizer;
+    if (!is_text(head)) {
+        std::string bytes;
+        for (size_t i = 0; i < std::min<size_t>(8, head.size()); ++i)
+            bytes += fmt::format("{}{:02x}", i ? " " : "", uint8_t(head[i]));
+        throw ConfigError("{} is of no kind that is known here: it begins with the bytes {}; {}", path, bytes,
+                          known);
+    }
+    const std::string line = first_line(head);
+    if (line.starts_with('{')) return kind_of_json(path);
+    if (head.starts_with("#version") && has_vocab_and_merges(fs::path(path).parent_path()))
+        return show_vocab_and_merges;
+    if (looks_like_tiktoken(line)) return show_tokenizer;
+    if (looks_like_toml(line)) return show_deck;
+    throw ConfigError("{} is text that begins with \"{}\"; {}", path, line.substr(0, 40), known);
+}
+
+bool has_weights(const fs::path& folder, const char* extension) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+        const std::string name = entry.path().filename().string();
+        const bool named = name.starts_with("step-") || name.starts_with("model");
+        if (named && entry.path().extension() == extension) return true;
+    }
+    return false;
+}
+
+// Its subfolders count too: a run's checkpoints lie one level below.
+bool has_checkpoints(const fs::path& folder) {
+    if (has_weights(folder, ".h5")) return true;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.is_directory() && has_weights(entry.path(), ".h5")) return true;
+    return false;
+}
+
+std::string names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder))
+        names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    if (names.size() > 8) names.resize(8), names.emplace_back("...");
+    return names.empty() ? "nothing" : join(names, ", ");
+}
+
+Show kind_of_folder(const std::string& path) {
+    const fs::path folder = path;
+    if (is_hub_folder(path)) return show_hub_folder;
+    if (fs::exists(folder / "deck.toml")) return show_run_folder;
+    if (fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json"))
+        return show_safetensors;
+    if (Tokenizer::is_at(folder)) return show_tokenizer;
+    if (has_checkpoints(folder))
+        return [](const std::string& of, const InfoOptions& options) {
+            show_checkpoint(newest_weights(of), options);
+        };
+    throw ConfigError("{} is a folder with {}; {}", path, names_in(folder), known);
+}
+
+void show(const std::string& path, const InfoOptions& options) {
+    if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path);
+    const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
+    kind(path, options);
+}
+
 Flags info_flags() {
-    Flags flags("info", "FILE... [--verify]", "a checkpoint or token file",
-                "Says what a checkpoint or token file holds; of a folder, its newest checkpoint.");
-    flags.add_switch("verify",
-                     "also read everything: every checksum of a checkpoint, every id of a token file");
+    Flags flags(
+        "info", "PATH... [--verify] [--model] [--ranks N]", "a file or folder",
+        "Says what a file or folder is and holds: checkpoints, token files, tokenizers, decks, safetensors\n"
+        "files, Hugging Face folders, folders of runs. The content decides, not the name.");
+    flags
+        .add_switch(
+            "verify",
+            "also read everything: checksums of a checkpoint, ids of a token file, elements of weights")
+        .add_switch("model", "of a deck: a line for each parameter, with elements and FLOPs per token")
+        .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for");
     return flags;
 }
 
@@ -122,7 +252,14 @@ void info_help() {
 int info(const Arguments& arguments) {
     Flags flags = info_flags();
     flags.parse(arguments);
-    for (const std::string& file : flags.words()) show(file, flags.given("verify"));
+    const InfoOptions options = {.verify = flags.given("verify"),
+                                 .model = flags.given("model"),
+                                 .ranks = int(flags.integer("ranks", 0, INT32_MAX))};
+    for (size_t i = 0; i < flags.words().size(); ++i) {
+        if (i > 0) fmt::print("\n");
+        show(flags.words()[i], options);
+        std::fflush(stdout);
+    }
     return 0;
 }
 

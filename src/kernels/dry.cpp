@@ -9,8 +9,8 @@ namespace coeus {
 namespace {
 
 struct Dry {
-    static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
-        exec.workspace.touch(workspace::gemm(d, a, exec.threads));
+    static void gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor) {
+        exec.workspace.touch(workspace::gemm(d, a, b, exec.threads));
     }
     static void embedding(Exec&, Tensor, Tensor, Tensor) {}
     static void embedding_backward(Exec&, Tensor, Tensor, Tensor) {}
@@ -32,6 +32,10 @@ struct Dry {
     static void attention_backward(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor q,
                                    Tensor, Tensor, Tensor, const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention_backward(q.dtype, shape, exec.threads));
+    }
+    static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor, Tensor,
+                                 const AttentionShape& shape) {
+        exec.workspace.touch(workspace::attention_cached(q.dtype, shape, exec.threads));
     }
     static void swiglu(Exec&, Tensor, Tensor) {}
     static void swiglu_backward(Exec&, Tensor, Tensor, Tensor) {}

@@ -69,6 +69,14 @@ inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Ten
     return {"attention_backward", 10 * causal_pairs(s) * double(s.head_dim),
             bytes(dq, dk, dv, dout, out, lse, q, k, v)};
 }
+inline Cost attention_cached(Tensor out, Tensor keys, Tensor, Tensor q, Tensor k, Tensor v, Tensor slots,
+                             Tensor positions, const AttentionShape& s) {
+    double seen = 0;  // rows of the cache that are read
+    const auto* position = static_cast<const int32_t*>(positions.data);
+    for (int64_t b = 0; position && b < s.batch; ++b) seen += position[b] + 1;
+    return {"attention_cached", 4 * seen * double(s.heads * s.head_dim),
+            bytes(out, q, k, v, slots, positions) + 2 * seen * double(keys.cols() * size_of(keys.dtype))};
+}
 inline Cost swiglu(Tensor y, Tensor gate_up) {
     return {"swiglu", 6 * double(y.count()), bytes(y, gate_up)};
 }
@@ -134,6 +142,7 @@ constexpr Kernels observed_table(const char* name) {
         .rope = Observed<Backend::rope, cost::rope>::call,
         .attention = Observed<Backend::attention, cost::attention>::call,
         .attention_backward = Observed<Backend::attention_backward, cost::attention_backward>::call,
+        .attention_cached = Observed<Backend::attention_cached, cost::attention_cached>::call,
         .swiglu = Observed<Backend::swiglu, cost::swiglu>::call,
         .swiglu_backward = Observed<Backend::swiglu_backward, cost::swiglu_backward>::call,
         .cross_entropy = Observed<Backend::cross_entropy, cost::cross_entropy>::call,

@@ -22,23 +22,29 @@ struct Heads {
 
 }  // namespace
 
-AttentionShape Attention::shape(const Batch& batch) const {
-    return {.batch = batch.sequences,
-            .sequence = batch.seq_len,
-            .heads = config_.heads,
-            .kv_heads = config_.kv_heads,
-            .head_dim = config_.head_dim,
-            .scale = 1 / std::sqrt(double(config_.head_dim))};
+AttentionTensors Attention::tensors(const Batch& batch, Tensor qkv, Tensor out, Tensor lse) const {
+    const Heads heads(qkv, config_);
+    return {.layer = config_.layer,
+            .out = out,
+            .lse = lse,
+            .q = heads.q,
+            .k = heads.k,
+            .v = heads.v,
+            .shape = {.batch = batch.sequences,
+                      .sequence = batch.seq_len,
+                      .heads = config_.heads,
+                      .kv_heads = config_.kv_heads,
+                      .head_dim = config_.head_dim,
+                      .scale = 1 / std::sqrt(double(config_.head_dim))}};
 }
 
 Tensor Attention::forward(Ctx& c, Tensor x, Tensor residual) const {
     Tensor qkv = wqkv_.forward(c, x);
-    const Heads heads(qkv, config_);
-    c.k.rope(c.exec, heads.rotated, rope_->view(), c.batch.positions, config_.head_dim, config_.rope_layout,
-             false);
-    Tensor out = c.frame.keep(x.dtype, {x.rows(), heads.q.cols()});
+    c.k.rope(c.exec, Heads(qkv, config_).rotated, rope_->view(), c.batch.positions, config_.head_dim,
+             config_.rope_layout, false);
+    Tensor out = c.frame.keep(x.dtype, {x.rows(), config_.heads * config_.head_dim});
     Tensor lse = c.frame.keep(rope_->view().dtype, {config_.heads, x.rows()});
-    c.k.attention(c.exec, out, lse, heads.q, heads.k, heads.v, c.batch.document_start, shape(c.batch));
+    c.kv.forward(c, tensors(c.batch, qkv, out, lse));
     c.frame.push(this, qkv);
     c.frame.push(this, out);
     c.frame.push(this, lse);
@@ -48,12 +54,10 @@ Tensor Attention::forward(Ctx& c, Tensor x, Tensor residual) const {
 Tensor Attention::backward(Ctx& c, Tensor dy) const {
     const Tensor dout = wo_.backward(c, dy);
     const Tensor lse = c.frame.pop(this), out = c.frame.pop(this), qkv = c.frame.pop(this);
-    const Heads heads(qkv, config_);
     // the gradients take the place of q, k and v
-    c.k.attention_backward(c.exec, heads.q, heads.k, heads.v, dout, out, lse, heads.q, heads.k, heads.v,
-                           c.batch.document_start, shape(c.batch));
-    c.k.rope(c.exec, heads.rotated, rope_->view(), c.batch.positions, config_.head_dim, config_.rope_layout,
-             true);
+    c.kv.backward(c, tensors(c.batch, qkv, out, lse), dout);
+    c.k.rope(c.exec, Heads(qkv, config_).rotated, rope_->view(), c.batch.positions, config_.head_dim,
+             config_.rope_layout, true);
     return wqkv_.backward(c, qkv);
 }
 

@@ -44,8 +44,11 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
                         weight("feed_forward.w3", m.ffn_hidden, m.dim, scaled, Split::rows)});
     const Storage& w2 = parameters.add(weight("feed_forward.w2", m.dim, m.ffn_hidden, scaled, Split::cols));
 
-    const AttentionConfig attention = {
-        .heads = m.heads, .kv_heads = m.kv_heads, .head_dim = m.head_dim, .rope_layout = m.rope_layout};
+    const AttentionConfig attention = {.heads = m.heads,
+                                       .kv_heads = m.kv_heads,
+                                       .head_dim = m.head_dim,
+                                       .rope_layout = m.rope_layout,
+                                       .layer = layer};
     return std::make_unique<DenseBlock>(std::move(attention_norm), Attention(wqkv, wo, attention, rope),
                                         std::move(ffn_norm), FeedForward(w13, w2));
 }

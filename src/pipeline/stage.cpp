@@ -60,8 +60,10 @@ void Stage::logits(Ctx& c, Tensor out) const {
 void Stage::last_logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
     const Tensor hidden = hidden_without_backward(c);
+    const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
     for (int64_t i = 0; i < c.batch.sequences; ++i)
-        decoder_->head().logits(c, out.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));
+        c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));
+    decoder_->head().logits(c, out, last);
 }
 
 }  // namespace coeus

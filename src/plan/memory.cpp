@@ -27,14 +27,14 @@ Batch planned_batch(const BatchShape& shape) {
 }
 
 template <class Pass>
-Measured measure(const BatchShape& shape, int threads, const Pass& pass) {
+Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Pass& pass) {
     Exec exec;
     exec.threads = threads;
     Frame frame;
     Arena temp;
     StepScalars scalars;
     const Batch batch = planned_batch(shape);
-    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
+    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange};
     pass(c);
     return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
 }
@@ -58,6 +58,7 @@ std::vector<std::pair<std::string, int64_t>> terms_by_size(const MemoryPlan& pla
         {"token ids", plan.batches},
         {"pieces of a reduction", plan.reduction},
         {"RoPE table", plan.tables},
+        {"cache of keys and values", plan.cache},
     };
     std::erase_if(terms, [](const auto& term) { return term.second == 0; });
     std::stable_sort(terms.begin(), terms.end(),
@@ -98,13 +99,13 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    take_larger(plan, measure(training, threads, [&](Ctx& c) {
+    take_larger(plan, measure(training, threads, local_exchange(), [&](Ctx& c) {
                     stage.forward_backward(c);
                     for (const Storage& storage : decoder.parameters().storages())
                         c.k.sum_of_squares(c.exec, nullptr, storage.g);
                 }));
     if (validation.sequences > 0)
-        take_larger(plan, measure(validation, threads, [&](Ctx& c) { stage.evaluate(c); }));
+        take_larger(plan, measure(validation, threads, local_exchange(), [&](Ctx& c) { stage.evaluate(c); }));
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
     return plan;
@@ -116,16 +117,25 @@ int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const 
     return (loader + evaluator + positions) * size_of(Dtype::i32);
 }
 
-MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads) {
+MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads) {
     MemoryPlan plan;
     const Stage stage(decoder);
+    const Dtype types = decoder.parameters().types().accumulate();
     plan.state = decoder.parameters().bytes(false);
-    take_larger(plan, measure(batch, threads, [&](Ctx& c) {
-                    stage.last_logits(c, Tensor(nullptr, decoder.parameters().types().accumulate(),
-                                                {batch.sequences, decoder.config().vocab}));
-                }));
-    plan.tables =
-        decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
+    plan.cache = cache.bytes();
+    const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
+                     step = {.sequences = cache.sequences(), .seq_len = 1};
+    const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
+        take_larger(plan, measure(shape, threads, exchange, [&](Ctx& c) {
+                        const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
+                        stage.last_logits(c, logits);
+                        c.k.sum(c.exec, nullptr, logits);
+                    }));
+    };
+    pass(prompt, PromptExchange(cache, 0));
+    pass(step, CachedExchange(cache, Tensor(nullptr, Dtype::i32, {step.sequences})));
+    plan.batches = (2 * std::max(prompt.count(), step.count()) + step.count()) * size_of(Dtype::i32);
+    plan.tables = decoder.positions() * decoder.config().head_dim * size_of(types);
     return plan;
 }
 
@@ -139,7 +149,8 @@ void require_fits(const MemoryPlan& plan, int64_t limit_bytes) {
     throw ConfigError(
         "the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
         bytes_text(double(plan.total())), bytes_text(double(limit_bytes)), largest,
-        by_activations
+        plan.cache > 0 ? "Lower --context or --batch"
+        : by_activations
             ? "Lower training.local_batch_size (global_batch_size keeps the step's size by accumulation) "
               "or training.seq_len"
             : "Choose a smaller model.flavor");

@@ -10,68 +10,129 @@
 
 namespace coeus {
 
-int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index) {
+namespace {
+
+/// The ids that may be drawn. All of them stay in their order; of a selection the most likely come first,
+/// with ties by id. A heap hands them out, so that a large vocabulary is not sorted for a few.
+std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& sampling, float highest) {
+    std::vector<int32_t> ids(logits.size());
+    std::iota(ids.begin(), ids.end(), 0);
+    const auto count = sampling.top_k > 0 ? std::min(ids.size(), size_t(sampling.top_k)) : ids.size();
+    if (count == ids.size() && sampling.top_p >= 1) return ids;
+
+    const auto less_likely = [&](int32_t a, int32_t b) {
+        return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] < logits[size_t(b)] : a > b;
+    };
+    const auto weight = [&](int32_t id) {
+        return std::exp((double(logits[size_t(id)]) - double(highest)) / sampling.temperature);
+    };
+    std::make_heap(ids.begin(), ids.end(), less_likely);
+    auto heap_end = ids.end();
+    const auto next = [&] {
+        std::pop_heap(ids.begin(), heap_end, less_likely);
+        return *--heap_end;
+    };
+    std::vector<int32_t> chosen;
+    double total = 0, sum = 0;
+    if (count < ids.size()) {
+        while (chosen.size() < count) chosen.push_back(next());
+        for (int32_t id : chosen) total += weight(id);
+        size_t kept = 0;
+        while (kept < count && (kept == 0 || sum < sampling.top_p * total)) sum += weight(chosen[kept++]);
+        chosen.resize(kept);
+        return chosen;
+    }
+    for (int32_t id : ids) total += weight(id);
+    while (heap_end != ids.begin() && (chosen.empty() || sum < sampling.top_p * total)) {
+        chosen.push_back(next());
+        sum += weight(chosen.back());
+    }
+    return chosen;
+}
+
+}  // namespace
+
+int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index, uint64_t text) {
     const auto most_likely = std::max_element(logits.begin(), logits.end());
     if (sampling.temperature <= 0) return int32_t(most_likely - logits.begin());
 
-    std::vector<int32_t> order(logits.size());
-    std::iota(order.begin(), order.end(), 0);
-    // ties by id, so that the order is one
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] > logits[size_t(b)] : a < b;
-    });
-    if (sampling.top_k > 0) order.resize(std::min(order.size(), size_t(sampling.top_k)));
-
+    const std::vector<int32_t> ids = candidates(logits, sampling, *most_likely);
     std::vector<double> cumulative;
     double sum = 0;
-    for (int32_t id : order)
+    for (int32_t id : ids)
         cumulative.push_back(
             sum += std::exp((double(logits[size_t(id)]) - double(*most_likely)) / sampling.temperature));
-    const auto kept = std::lower_bound(cumulative.begin(), cumulative.end(), sampling.top_p * sum);
-    const size_t last = std::min(size_t(kept - cumulative.begin()), cumulative.size() - 1);
-
-    const double at = RandomStream(sampling.seed, "generate").uniform(index) * cumulative[last];
-    const auto chosen = std::lower_bound(cumulative.begin(), cumulative.begin() + int64_t(last), at);
-    return order[size_t(chosen - cumulative.begin())];
+    const double at = RandomStream(sampling.seed, "generate").uniform((text << 32) + index) * sum;
+    const auto chosen = std::lower_bound(cumulative.begin(), cumulative.end() - 1, at);
+    return ids[size_t(chosen - cumulative.begin())];
 }
 
-Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int threads)
-    : context_(context),
+Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
+                     int threads)
+    : cache_(config.layers, sequences, context, config.kv_heads * config.head_dim, dtype),
       decoder_(config, {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype}, context),
       stage_(decoder_),
-      tokens_(Dtype::i32, {context}, "tokens"),
-      positions_(Dtype::i32, {context}, "positions"),
-      logits_(decoder_.parameters().types().accumulate(), {1, config.vocab}, "logits") {
-    const MemoryPlan plan = plan_generation(decoder_, {.sequences = 1, .seq_len = context}, threads);
-    require_fits(plan, memory_limit_bytes());
+      plan_(plan_generation(decoder_, cache_, threads)),
+      lengths_(size_t(sequences), 0) {
+    require(sequences >= 1 && sequences <= most_sequences, "so many texts are not written side by side");
+    require_fits(plan_, memory_limit_bytes());
     decoder_.parameters().allocate(false);
+    cache_.allocate();
     exec_.threads = threads;
-    exec_.workspace = Arena(plan.workspace, "kernel workspace");
-    frame_ = Frame(plan.activations, plan.frame_entries);
-    temp_ = Arena(plan.temporaries, "temporaries");
-    for (int64_t i = 0; i < context; ++i) positions_.view.as<int32_t>()[i] = int32_t(i);
-    last_.resize(size_t(config.vocab));
+    exec_.workspace = Arena(plan_.workspace, "kernel workspace");
+    frame_ = Frame(plan_.activations, plan_.frame_entries);
+    temp_ = Arena(plan_.temporaries, "temporaries");
+    const int64_t most = std::max(context, sequences);
+    tokens_ = OwnedTensor(Dtype::i32, {most}, "tokens");
+    positions_ = OwnedTensor(Dtype::i32, {most}, "positions");
+    slots_ = OwnedTensor(Dtype::i32, {sequences}, "slots");
+    logits_ = OwnedTensor(decoder_.parameters().types().accumulate(), {sequences, config.vocab}, "logits");
 }
 
-std::span<const float> Generator::next_logits(std::span<const int32_t> tokens) {
-    require(!tokens.empty(), "generation starts from at least one token");
-    const auto window = tokens.last(std::min(tokens.size(), size_t(context_)));
-    std::copy(window.begin(), window.end(), tokens_.view.as<int32_t>());
-    const int64_t count = int64_t(window.size());
-    const Batch batch = {.sequences = 1,
-                         .seq_len = count,
-                         .tokens = tokens_.view.slice_rows(0, count),
-                         .labels = {},
-                         .positions = positions_.view.slice_rows(0, count),
-                         .document_start = {}};
-    Ctx c{exec_, cpu_kernels(), frame_, temp_, batch, step_.scalars()};
-    stage_.last_logits(c, logits_);
-    for (size_t i = 0; i < last_.size(); ++i) {
-        last_[i] = float(element(logits_, int64_t(i)));
-        if (!std::isfinite(last_[i]))
-            throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
+    const auto count = int64_t(tokens.size());
+    require(count >= 1 && count <= context(), "a text has from one token to as many as the context");
+    std::copy(tokens.begin(), tokens.end(), tokens_.view.as<int32_t>());
+    std::iota(positions_.view.as<int32_t>(), positions_.view.as<int32_t>() + count, 0);
+    lengths_[size_t(slot)] = count;
+    return run({.sequences = 1,
+                .seq_len = count,
+                .tokens = tokens_.view.slice_rows(0, count),
+                .labels = {},
+                .positions = positions_.view.slice_rows(0, count),
+                .document_start = {}},
+               PromptExchange(cache_, slot));
+}
+
+Tensor Generator::append(std::span<const Next> tokens) {
+    const auto count = int64_t(tokens.size());
+    require(count >= 1 && count <= sequences(), "one token for each of some slots");
+    for (int64_t i = 0; i < count; ++i) {
+        const Next& next = tokens[size_t(i)];
+        int64_t& length = lengths_[size_t(next.slot)];
+        require(length >= 1 && length < context(), "a text without a beginning, or without room");
+        tokens_.view.as<int32_t>()[i] = next.token;
+        positions_.view.as<int32_t>()[i] = int32_t(length++);
+        slots_.view.as<int32_t>()[i] = int32_t(next.slot);
     }
-    return last_;
+    return run({.sequences = count,
+                .seq_len = 1,
+                .tokens = tokens_.view.slice_rows(0, count),
+                .labels = {},
+                .positions = positions_.view.slice_rows(0, count),
+                .document_start = {}},
+               CachedExchange(cache_, slots_.view.slice_rows(0, count)));
+}
+
+Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
+    const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
+    Ctx c{exec_, cpu_kernels(), frame_, temp_, batch, step_.scalars(), exchange};
+    stage_.last_logits(c, logits);
+    double sum = 0;
+    c.k.sum(exec_, &sum, logits);  // not finite where an element is not
+    if (!std::isfinite(sum))
+        throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+    return logits;
 }
 
 }  // namespace coeus

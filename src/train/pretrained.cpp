@@ -4,7 +4,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/io/hub.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
@@ -28,6 +28,7 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
     return nullptr;
 }
 
+// Every parameter under its name in the folder, and where its master weights are, if anywhere.
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
     const ModelFamily& family = find_family(model.family);
     std::vector<HubTensor> tensors;
@@ -36,7 +37,7 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
             const HubName hub = family.hub_name(param.name, model);
             tensors.push_back({.name = hub.name,
                                .shape = param.shape,
-                               .local = storage.rows_of(param, storage.master),
+                               .local = storage.master ? storage.rows_of(param, storage.master) : Tensor{},
                                .rotated_heads = hub.rotated_heads});
         }
     }
@@ -44,6 +45,10 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
 }
 
 }  // namespace
+
+std::vector<HubTensor> hub_tensors(const DecoderConfig& model) {
+    return hub_tensors(Decoder(model, {}, 1).parameters(), model);
+}
 
 Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
     if (is_hub_) {

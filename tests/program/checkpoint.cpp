@@ -156,18 +156,19 @@ TEST_CASE("program: info") {
     SECTION("neither") {
         const Outcome none = run_coeus({"info"});
         CHECK(none.exit_code == 2);
-        CHECK_THAT(none.output, Contains("a checkpoint or token file"));
+        CHECK_THAT(none.output, Contains("coeus info needs a file or folder"));
         const Outcome option = run_coeus({"info", "--all"});
         CHECK(option.exit_code == 2);
-        CHECK_THAT(option.output, Contains("unknown option --all; options: --verify"));
+        CHECK_THAT(option.output, Contains("unknown option --all; options: --verify, --model, --ranks"));
         const Outcome absent = run_coeus({"info", (folder / "no.h5").string()});
         CHECK(absent.exit_code == 2);
-        CHECK_THAT(absent.output, Contains("no.h5: there is no such file"));
+        CHECK_THAT(absent.output, Contains("no.h5: there is no such file or folder"));
         write_file(folder / "text.h5", "hello");
         CHECK_THAT(run_coeus({"info", (folder / "text.h5").string()}).output,
-                   Contains("is not an HDF5 file"));
+                   Contains("text.h5 is text that begins with \"hello\""));
         const Outcome empty = run_coeus({"info", folder.path().string()});
         CHECK(empty.exit_code == 2);
-        CHECK_THAT(empty.output, Contains("has no checkpoint"));
+        CHECK_THAT(empty.output,
+                   Contains("is a folder with text.h5, tokens.h5; coeus info knows checkpoints"));
     }
 }

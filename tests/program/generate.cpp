@@ -72,8 +72,8 @@ TEST_CASE("A text learnt by heart is written again") {
     CHECK(written(greedy + Arguments{"--seed=9"}) == text);
     CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_k=1", "--seed=9"}) == text);
     CHECK(written(prompt + long_enough + Arguments{"--temperature=1", "--top_p=0.01"}) == text);
-    // a prompt that is longer than what the model looks back at
-    CHECK(written(greedy + Arguments{"--context=3"}).starts_with("The dog sat"));
+    // the text outgrows what the model looks back at
+    CHECK(written(greedy + Arguments{"--context=12"}).starts_with("The dog sat"));
     CHECK(written({"--prompt", sentence + sentence + "The dog", "--temperature=0", "--length=1",
                    "--context=200"}) == sentence + sentence + "The dog sat\n");
     // length counts tokens, and --prompt may be empty where there is a BOS
@@ -88,6 +88,43 @@ TEST_CASE("A seed gives one text") {
     CHECK(written(hot + Arguments{"--seed=3"}) == text);
     CHECK(written(hot + Arguments{"--seed=4"}) != text);
     CHECK(written(hot + Arguments{"--seed=3", "--threads=2"}) == text);
+}
+
+TEST_CASE("Prompts of a file are written on in order, in any number side by side") {
+    write_file(trained().path("prompts.txt"), "The dog\n\nand the cat\nThe\non the\n");
+    const std::string file = trained().path("prompts.txt").string();
+    const Arguments greedy = {"--prompts", file, "--temperature=0", "--length=40", "--stop=."};
+    const std::string text = written(greedy);
+    CHECK_THAT(
+        text, Catch::StartsWith("== 1\nThe dog sat on the mat, and the cat sat on the log\n== 2\nand the cat "
+                                "sat on the log\n== 3\nThe dog "));
+    for (const char* batch : {"--batch=1", "--batch=2", "--batch=16"})
+        CHECK(written(greedy + Arguments{batch}) == text);
+    const Arguments hot = {"--prompts", file, "--temperature=2", "--length=9", "--seed=4"};
+    CHECK(written(hot + Arguments{"--batch=1"}) == written(hot + Arguments{"--batch=3", "--threads=2"}));
+
+    const fs::path output = trained().path("out.jsonl");
+    write_file(trained().path("prompts.jsonl"), R"({"text": "The dog"})"
+                                                "\n"
+                                                R"({"prompt": "The cat", "text": "ignored"})");
+    written({"--prompts", trained().path("prompts.jsonl"), "--temperature=0", "--length=40", "--stop= mat",
+             "--stop", "log", "--output", output});
+    const std::string lines = read_file(output);
+    INFO(lines);
+    CHECK(count_of("\n", lines) == 2);
+    CHECK_THAT(lines, Catch::StartsWith(
+                          R"({"prompt":"The dog","text":" sat on the","finish":"stop","prompt_tokens":)"));
+    CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));
+}
+
+TEST_CASE("Stop texts, EOS and the rate") {
+    const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=30"};
+    CHECK(written(greedy + Arguments{"--stop", ", and"}) == "The dog sat on the mat\n");
+    CHECK(written(greedy + Arguments{"--stop", ", and", "--stop=on"}) == "The dog sat \n");
+    const Arguments hot = {"--prompt=The", "--temperature=3", "--length=200", "--seed=1"};
+    CHECK(written(hot + Arguments{"--ignore_eos"}).size() >= written(hot).size());
+    CHECK_THAT(written(greedy + Arguments{"--stats"}),
+               Contains("30 tokens in ") && Contains("tokens/s") && Contains("cache of keys and values"));
 }
 
 TEST_CASE("A checkpoint can be named in several ways") {
@@ -132,6 +169,27 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.run(), {"--context=99999999"},
                  "--context must be a whole number of at least 0 and at most 131072");
     expect_error(all.run(), {"The dog"}, "coeus generate: 'The dog' is not understood");
+    expect_error(all.run(), {"--batch=17"},
+                 "--batch must be a whole number of at least 1 and at most 16, is \"17\"");
+    expect_error(all.run(), {"--prompt=a", "--prompts", all.path("text.txt")},
+                 "coeus generate: --prompt and --prompts exclude each other");
+    expect_error(all.run(), {"--prompts", all.path("no.txt")}, "no.txt: there is no such file");
+    write_file(all.path("blank.txt"), " \n\n");
+    expect_error(all.run(), {"--prompts", all.path("blank.txt")},
+                 "blank.txt has no prompts: every line is empty");
+    write_file(all.path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": }\n");
+    expect_error(all.run(), {"--prompts", all.path("bad.jsonl")}, "bad.jsonl, line 2");
+    std::string long_line = "The dog";
+    for (int i = 0; i < 30; ++i) long_line += " and the cat";
+    write_file(all.path("long.txt"), "The\n\n" + long_line + "\n");
+    expect_error(all.run(), {"--prompts", all.path("long.txt"), "--context=20"},
+                 "long.txt, line 3: the prompt has ");
+    expect_error(all.run(), {"--prompt", "The dog sat on the mat", "--context=3"},
+                 "tokens, but the model looks back at 3: shorten it, or set --context=");
+    expect_error(all.run(), {"--stop="}, "--stop needs a value");
+    expect_error(all.run(), {"--stop=\xff"}, "the tokenizer cannot write this text");
+    expect_error(all.run(), {"--output", all.path("no/such/folder.jsonl")},
+                 "folder.jsonl: cannot write: No such file or directory");
     const Outcome none = run_coeus({"generate"});
     CHECK(none.exit_code == 2);
     CHECK_THAT(none.output, Contains("coeus generate needs --checkpoint; see coeus help generate"));

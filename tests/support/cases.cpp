@@ -107,6 +107,32 @@ KernelCase attention_case(const AttentionShape& s, bool documents, bool backward
     return c;
 }
 
+KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t padding) {
+    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    KernelCase c;
+    c.name = fmt::format("attention_cached {} of {}x{} heads {}/{} of {}", s.batch, kept, s.sequence, s.heads,
+                         s.kv_heads, s.head_dim);
+    c.arguments = {
+        {"out", output, compute, {s.batch, q_width}},
+        {"keys", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
+        {"values", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
+        {"q", input, compute, {s.batch, q_width}, 0, 1, 2 * kv_width},
+        {"k", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
+        {"v", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
+        {"slots", input, index_kind, {s.batch}, 1},
+        {"positions", input, index_kind, {s.batch}, double(s.sequence)},
+    };
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
+        for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
+        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full one
+    };
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        kernels.attention_cached(exec, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);
+    };
+    c.bound_f32 = 4e-6;
+    return c;
+}
+
 namespace {
 
 KernelCase rms_norm_case(int64_t rows, int64_t width) {
@@ -331,6 +357,14 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
         list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
     }
+    list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
+    list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
+    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));
+    list.push_back(attention_cached_case({5, 67, 8, 2, 64, 0.125}, 5));
+    list.push_back(attention_cached_case({3, 50, 4, 1, 24, 0.2}, 7));
+    for (int64_t m : {2, 5, 16})  // few rows: read in place
+        for (R residual : {R::none, R::other, R::accumulate})
+            list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
     for (const auto& [rows, width] :
          {std::pair<int64_t, int64_t>{1, 1}, {1, 7}, {5, 16}, {131, 33}, {64, 256}}) {
         list.push_back(rms_norm_case(rows, width));

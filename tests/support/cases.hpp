@@ -64,6 +64,8 @@ enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
 KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false);
+/// `shape.batch` tokens over a cache of `kept` sequences of `shape.sequence` rows.
+KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
 /// The gradient by the residual path: none, a tensor, or what dx holds already.
 enum class Plus { none, other, in_dx };
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);

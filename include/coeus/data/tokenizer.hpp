@@ -38,6 +38,10 @@ public:
     /// The bytes of one token, perhaps a part of a character. ConfigError: an id outside the vocabulary.
     const std::string& bytes_of(int32_t id) const;
 
+    /// What it is and which file says so: "byte-level BPE (tokenizer.json)", "SentencePiece".
+    const std::string& kind() const;
+    /// Ids of tokens that stand for no text, in ascending order.
+    std::vector<int32_t> special_ids() const;
     /// The largest id + 1.
     int64_t vocab_size() const;
     std::optional<int32_t> bos_id() const;

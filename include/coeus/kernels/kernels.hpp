@@ -91,6 +91,13 @@ struct Kernels {
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
                                const AttentionShape& shape);
 
+    /// Attention of one new token for each of B sequences over what a cache holds of them. keys, values
+    /// [sequences kept * shape.sequence, K d]: rows of a sequence follow each other. k, v [B, K d] are
+    /// written to row positions[b] of sequence slots[b] (i32[B] both, slots all different), then q[B, H d]
+    /// sees rows 0 to positions[b]. shape.batch = B. The bits of a sequence do not depend on the others.
+    void (*attention_cached)(Exec&, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+                             Tensor slots, Tensor positions, const AttentionShape& shape);
+
     /// y[T,F] = silu(g) u, gate_up[T,2F] = [g | u]. Shazeer 2020.
     void (*swiglu)(Exec&, Tensor y, Tensor gate_up);
     /// dgate_up may be gate_up.

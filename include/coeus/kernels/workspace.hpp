@@ -59,6 +59,14 @@ inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threa
     return threads * attention_backward_per_thread(type, s);
 }
 
+/// One thread of attention over a cache: for each query of a key/value head the scores and an output.
+inline int64_t attention_cached_per_thread(Dtype type, const AttentionShape& s) {
+    return bytes(acc_of(type), s.heads / s.kv_heads * (s.sequence + s.head_dim));
+}
+inline int64_t attention_cached(Dtype type, const AttentionShape& s, int threads) {
+    return threads * attention_cached_per_thread(type, s);
+}
+
 /// Rows of a job of gemm, and the most depth it sums in registers at a time.
 inline constexpr int64_t gemm_rows = 48, gemm_depth = 768;
 
@@ -78,12 +86,18 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
+/// Rows of a up to which a product with transposed b (a layer's weight) reads b just once, in place: tokens
+/// that are generated.
+inline constexpr int64_t thin_rows = 16;
+inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {
+    return d.rows() <= thin_rows && !a.is_transposed && b.is_transposed;
+}
 /// f64 needs none: OpenBLAS has its own.
-inline int64_t gemm(const Tensor& d, const Operand& a, int threads) {
-    if (a.tensor.dtype == Dtype::f64) return 0;
-    const GemmBlocks b = gemm_blocks(d, a);
-    return bytes(Dtype::f32, b.columns * b.depth) + bytes(Dtype::f32, threads * b.rows_copy) +
-           bytes(Dtype::f32, threads * b.sums);
+inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int threads) {
+    if (a.tensor.dtype == Dtype::f64 || is_thin(d, a, b)) return 0;
+    const GemmBlocks blocks = gemm_blocks(d, a);
+    return bytes(Dtype::f32, blocks.columns * blocks.depth) + bytes(Dtype::f32, threads * blocks.rows_copy) +
+           bytes(Dtype::f32, threads * blocks.sums);
 }
 
 }  // namespace coeus::workspace

@@ -3,6 +3,7 @@
 // al. 2021).
 #pragma once
 
+#include "coeus/layers/kv_exchange.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/rope_table.hpp"
 
@@ -11,6 +12,7 @@ namespace coeus {
 struct AttentionConfig {
     int64_t heads = 1, kv_heads = 1, head_dim = 1;
     RopeLayout rope_layout = RopeLayout::interleaved;
+    int64_t layer = 0;  ///< number of the block, its place in a cache
 };
 
 class Attention {
@@ -25,7 +27,7 @@ public:
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    AttentionShape shape(const Batch& batch) const;
+    AttentionTensors tensors(const Batch& batch, Tensor qkv, Tensor out, Tensor lse) const;
     Linear wqkv_, wo_;
     AttentionConfig config_;
     const RopeTable* rope_;

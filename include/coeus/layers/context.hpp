@@ -19,6 +19,10 @@ struct Batch {
     int64_t count() const { return sequences * seq_len; }
 };
 
+class KvExchange;
+/// Keys and values of the micro-batch alone; see kv_exchange.hpp.
+const KvExchange& local_exchange();
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;
@@ -26,6 +30,7 @@ struct Ctx {
     Arena& temp;  ///< for tensors that end within a layer; a Scope rewinds it
     const Batch& batch;
     StepScalars& scalars;
+    const KvExchange& kv = local_exchange();  ///< where attention's keys and values come from
 };
 
 /// What flows between blocks, and what a pipeline stage would send: one to four tensors.

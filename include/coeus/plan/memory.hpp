@@ -3,6 +3,7 @@
 // they would have used at most is what the run allocates; nothing is allocated later.
 #pragma once
 
+#include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
 
 #include <string>
@@ -25,9 +26,10 @@ struct MemoryPlan {
     int64_t batches = 0;    ///< token ids, filled in by token_id_bytes
     int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
     int64_t tables = 0;     ///< RoPE
+    int64_t cache = 0;      ///< keys and values of generation
 
     int64_t total() const {
-        return state.total() + activations + temporaries + workspace + batches + reduction + tables;
+        return state.total() + activations + temporaries + workspace + batches + reduction + tables + cache;
     }
     /// One line a term, largest first, and the total beside the limit.
     std::string text(int64_t limit_bytes) const;
@@ -39,8 +41,9 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
 /// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch,
 /// and positions.
 int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation);
-/// Forward only, for generation: logits of the last token of each sequence.
-MemoryPlan plan_generation(const Decoder& decoder, const BatchShape& batch, int threads);
+/// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
+/// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
+MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);
 /// Throws ConfigError naming the largest terms and what to change where the plan exceeds the limit.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes);
 

@@ -23,6 +23,8 @@ public:
     /// A flag with a value; without a default ("") it may be absent.
     Flags& add(const std::string& name, const std::string& value_name, const std::string& default_value,
                const std::string& meaning);
+    /// A flag with a value that may be given any number of times.
+    Flags& add_list(const std::string& name, const std::string& value_name, const std::string& meaning);
     /// A flag without a value.
     Flags& add_switch(const std::string& name, const std::string& meaning);
 
@@ -36,6 +38,8 @@ public:
     bool given(const std::string& name) const { return find(name).given; }
     /// The value given, or the default.
     const std::string& text(const std::string& name) const { return find(name).value; }
+    /// All values of a flag that may be given several times.
+    const std::vector<std::string>& texts(const std::string& name) const { return find(name).values; }
     /// ConfigError naming the flag where it was not given.
     const std::string& required(const std::string& name) const;
     /// ConfigError naming flag, value and rule where it is no number or outside [least, most].
@@ -44,9 +48,10 @@ public:
 
 private:
     struct Flag {
-        std::string name, value_name, default_value, meaning;
-        bool is_switch;
-        std::string value;
+        std::string name, value_name = {}, default_value = {}, meaning;
+        bool is_switch = false, is_list = false;
+        std::string value = {};
+        std::vector<std::string> values = {};  // of a list
         bool given = false;
     };
     const Flag& find(const std::string& name) const;

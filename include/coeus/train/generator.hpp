@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generator: writes text with a trained model, token by token; and how the next token is drawn.
+// Generator: the logits of the next token of several texts, each of which keeps its keys and values, so that
+// a token costs one row of work; and how a token is drawn from logits.
 #pragma once
 
+#include "coeus/kernels/workspace.hpp"
+#include "coeus/layers/kv_cache.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/step_state.hpp"
@@ -20,31 +23,54 @@ struct Sampling {
     uint64_t seed = 0;
 };
 
-/// A token drawn from logits; `index` is its number in the text, so that the same seed gives the same text.
-int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index);
+/// A token drawn from logits; `index` is its number in the text number `text`, so that the same seed gives
+/// the same texts, in whatever company they are written.
+int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index,
+                   uint64_t text = 0);
 
 class Generator {
 public:
-    /// Takes the memory for `context` tokens; weights are loaded into decoder().parameters().
-    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int threads);
+    /// The most texts side by side: so many rows are multiplied in a way in which none depends on the others.
+    static constexpr int64_t most_sequences = workspace::thin_rows;
+
+    /// Plans and takes all memory: for `sequences` texts of up to `context` tokens. Weights are loaded into
+    /// decoder().parameters(). ConfigError where it does not fit into this host's memory.
+    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads);
 
     Decoder& decoder() { return decoder_; }
+    const MemoryPlan& plan() const { return plan_; }
+    int64_t context() const { return cache_.context(); }
+    int64_t sequences() const { return cache_.sequences(); }
+    /// Tokens that a slot holds.
+    int64_t length(int64_t slot) const { return lengths_[size_t(slot)]; }
     /// After the weights were loaded.
     void weights_changed() { decoder_.parameters().refresh_compute(exec_, cpu_kernels()); }
-    /// Logits of the token after the last one; only the newest `context` tokens are looked at. Throws
-    /// NotFiniteError where one is not finite.
-    std::span<const float> next_logits(std::span<const int32_t> tokens);
+
+    /// Begins a text of 1 to `context` tokens in a slot, whatever was there: logits [1, V] (f64 with f64,
+    /// else f32) of the token that follows. They stay until the next call. NotFiniteError where one is not
+    /// finite.
+    Tensor read(int64_t slot, std::span<const int32_t> tokens);
+
+    struct Next {
+        int64_t slot;
+        int32_t token;
+    };
+    /// One more token for each of these slots, which have room for it and are all different: logits
+    /// [number of them, V].
+    Tensor append(std::span<const Next> tokens);
 
 private:
-    int64_t context_;
+    Tensor run(const Batch& batch, const KvExchange& exchange);
+    KvCache cache_;
     Decoder decoder_;
     Stage stage_;
+    MemoryPlan plan_;
     Exec exec_;
     Frame frame_;
     Arena temp_;
     StepState step_;
-    OwnedTensor tokens_, positions_, logits_;
-    std::vector<float> last_;
+    OwnedTensor tokens_, positions_, slots_, logits_;
+    std::vector<int64_t> lengths_;
 };
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/io/hub.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/state/parameters.hpp"
 
@@ -12,6 +13,9 @@
 
 namespace coeus {
 
+/// The tensors that a Hugging Face folder with this model's weights holds: names and shapes, without memory.
+std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
+
 class Pretrained {
 public:
     /// ConfigError: there are no weights, they are damaged, or the model is not built yet.
@@ -19,7 +23,7 @@ public:
 
     const DecoderConfig& model() const { return model_; }
     const std::string& path() const { return path_; }
-    /// Folder of the tokenizer it was trained with.
+    /// Folder (or file) of the tokenizer it was trained with.
     const std::string& tokenizer_folder() const { return tokenizer_folder_; }
     /// Sequence length it was trained with; where that is unknown, the model's longest or 2048, whichever is
     /// less.

@@ -46,7 +46,7 @@ uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
     return content.digest();
 }
 
-std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher) {
+std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher, std::string& kind) {
     const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     const std::string name = file.filename().string();
     const TokenizerConfig config = read_tokenizer_config(folder);
@@ -54,21 +54,26 @@ std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& has
         const std::string vocab = content_of(folder / "vocab.json"),
                           merges = content_of(folder / "merges.txt");
         hasher.update(vocab).update(merges);
+        kind = "byte-level BPE (vocab.json and merges.txt)";
         return make_byte_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config));
     }
     const std::string content = content_of(file);
     hasher.update(content);
+    kind = "byte-level BPE (tokenizer.json)";
     if (file.extension() == ".json" || content.starts_with('{'))
         return make_byte_bpe(read_tokenizer_json(file.string(), content, config));
+    kind = "byte-level BPE (tiktoken)";
     if (is_tiktoken(content)) return make_byte_bpe(read_tiktoken(file.string(), content, config));
+    kind = "SentencePiece";
     return make_sentencepiece(file.string(), content);
 }
 
 OpenedTokenizer open_file(const fs::path& file) {
     Hasher hasher;
-    auto model = model_of(file, hasher);
+    std::string kind;
+    auto model = model_of(file, hasher, kind);
     const uint64_t hash = hash_with_ends(std::move(hasher), model->vocabulary());
-    return {std::move(model), hash};
+    return {std::move(model), hash, kind};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace coeus {
 struct OpenedTokenizer {
     std::unique_ptr<const TokenizerModel> model;
     uint64_t hash;
+    std::string kind = {};  ///< "byte-level BPE (tokenizer.json)"
 };
 
 /// A folder's tokenizer.json, else its SentencePiece or tiktoken file, else vocab.json and merges.txt; or one

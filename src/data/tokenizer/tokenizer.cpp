@@ -12,7 +12,7 @@
 namespace coeus {
 
 struct Tokenizer::Parts {
-    std::string place, hash;
+    std::string place, hash, kind;
     std::unique_ptr<const TokenizerModel> model;
     Ends document_ends;
 };
@@ -50,7 +50,7 @@ Tokenizer::Tokenizer(const std::filesystem::path& place) {
     const Vocabulary& vocabulary = opened.model->vocabulary();
     Ends ends = document_ends_of(vocabulary);
     parts_ = std::make_unique<const Parts>(
-        Parts{place.string(), hash_text(opened.hash), std::move(opened.model), std::move(ends)});
+        Parts{place.string(), hash_text(opened.hash), opened.kind, std::move(opened.model), std::move(ends)});
 }
 
 Tokenizer::~Tokenizer() = default;
@@ -67,6 +67,18 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
     return encode_any(*parts_->model->prompt_encoder(), text);
+}
+
+const std::string& Tokenizer::kind() const {
+    return parts_->kind;
+}
+
+std::vector<int32_t> Tokenizer::special_ids() const {
+    const std::vector<bool>& special = parts_->model->vocabulary().special;
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < special.size(); ++id)
+        if (special[id]) ids.push_back(int32_t(id));
+    return ids;
 }
 
 const std::string& Tokenizer::bytes_of(int32_t id) const {

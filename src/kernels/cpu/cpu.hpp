@@ -25,6 +25,7 @@ struct Cpu {
     static Function<decltype(Kernels::rope)> rope;
     static Function<decltype(Kernels::attention)> attention;
     static Function<decltype(Kernels::attention_backward)> attention_backward;
+    static Function<decltype(Kernels::attention_cached)> attention_cached;
     static Function<decltype(Kernels::swiglu)> swiglu;
     static Function<decltype(Kernels::swiglu_backward)> swiglu_backward;
     static Function<decltype(Kernels::cross_entropy)> cross_entropy;

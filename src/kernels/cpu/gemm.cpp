@@ -2,11 +2,13 @@
 // The choice by measurement (bench/kernels.cpp): oneDNN where the CPU has AVX-512, and for bf16 its dot
 // products; our own packed product elsewhere, which has OpenBLAS's rate in f32 (oneDNN's is lower where the
 // depth is large) and takes bf16 at the same rate, for which the libraries have no instructions there;
-// OpenBLAS for f64.
+// OpenBLAS for f64; for the few rows of generated tokens, where memory is all that counts, one pass over b.
+#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 #include "onednn_gemm.hpp"
 #include "openblas_gemm.hpp"
 #include "packed_gemm.hpp"
+#include "thin_gemm.hpp"
 
 namespace coeus::cpu {
 
@@ -21,6 +23,7 @@ void Cpu::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     if (rows == 0 || cols == 0) return;
     if (depth == 0) return c ? cast(exec, d, c) : zero(exec, d);
     const Dtype type = a.tensor.dtype;
+    if (workspace::is_thin(d, a, b)) return thin_gemm(exec, d, a.tensor, b.tensor, c);
     if (type == Dtype::f64) return openblas_gemm(exec, d, a, b, c, depth);
     if (onednn_is_fast(type) && onednn_gemm(exec, d, a, b, c, depth)) return;
     packed_gemm(exec, d, a, b, c, depth);

@@ -31,12 +31,21 @@ std::string bare(std::string name) {
 
 Flags& Flags::add(const std::string& name, const std::string& value_name, const std::string& default_value,
                   const std::string& meaning) {
-    flags_.push_back({name, value_name, default_value, meaning, false, default_value});
+    flags_.push_back({.name = name,
+                      .value_name = value_name,
+                      .default_value = default_value,
+                      .meaning = meaning,
+                      .value = default_value});
+    return *this;
+}
+
+Flags& Flags::add_list(const std::string& name, const std::string& value_name, const std::string& meaning) {
+    flags_.push_back({.name = name, .value_name = value_name, .meaning = meaning, .is_list = true});
     return *this;
 }
 
 Flags& Flags::add_switch(const std::string& name, const std::string& meaning) {
-    flags_.push_back({name, "", "", meaning, true, ""});
+    flags_.push_back({.name = name, .meaning = meaning, .is_switch = true});
     return *this;
 }
 
@@ -64,9 +73,12 @@ void Flags::parse(const std::vector<std::string>& arguments) {
             }
             for (Flag& flag : flags_) {
                 if (flag.name != option.string_key) continue;
-                if (flag.given) throw ConfigError("coeus {}: --{} is given twice", command_, flag.name);
+                if (flag.given && !flag.is_list)
+                    throw ConfigError("coeus {}: --{} is given twice", command_, flag.name);
                 flag.given = true;
-                if (!option.value.empty()) flag.value = option.value.at(0);
+                if (option.value.empty()) continue;
+                flag.value = option.value.at(0);
+                if (flag.is_list) flag.values.push_back(flag.value);
             }
         }
     } catch (const po::unknown_option& error) {

@@ -74,6 +74,9 @@ TEST_CASE("tiktoken: merges by rank, from the left; special tokens only in promp
     CHECK(tokenizer.decode(Ids{262, 256, 263}) == "<|begin_of_text|>ab<|end_of_text|>");
     CHECK(tokenizer.decode(Ids{262, 256, 263}, true) == "ab");
     CHECK(tokenizer.bytes_of(262 + 255) == "<|reserved_special_token_245|>");
+    CHECK(tokenizer.kind() == "byte-level BPE (tiktoken)");
+    CHECK(tokenizer.special_ids().size() == 256);
+    CHECK(tokenizer.special_ids().front() == 262);
     CHECK(tokenizer.can_encode_parts());
 }
 

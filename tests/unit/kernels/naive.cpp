@@ -161,6 +161,28 @@ void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tens
             }
 }
 
+// Copies the rows of one slot together and asks attention for its last token.
+void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+                      Tensor slots, Tensor positions, const AttentionShape& s) {
+    for (int64_t b = 0; b < s.batch; ++b) {
+        const int64_t first = int64_t(element(slots, b)) * s.sequence, last = int64_t(element(positions, b));
+        for (int64_t j = 0; j < k.cols(); ++j) {
+            set(keys, first + last, j, at(k, b, j));
+            set(values, first + last, j, at(v, b, j));
+        }
+        const int64_t count = last + 1;
+        const OwnedTensor queries(Dtype::f64, {count, q.cols()}), result(Dtype::f64, {count, q.cols()}),
+            lse(Dtype::f64, {s.heads, count});
+        for (int64_t j = 0; j < q.cols(); ++j) set(queries, last, j, at(q, b, j));
+        AttentionShape one = s;
+        one.batch = 1;
+        one.sequence = count;
+        attention(exec, result, lse, queries, keys.slice_rows(first, count), values.slice_rows(first, count),
+                  {}, one);
+        for (int64_t j = 0; j < q.cols(); ++j) set(out, b, j, at(result, last, j));
+    }
+}
+
 void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
                         Tensor k, Tensor v, Tensor document_start, const AttentionShape& s) {
     std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0), v_sum(k_sum);
@@ -271,6 +293,7 @@ const Kernels& naive_kernels() {
         .rope = rope,
         .attention = attention,
         .attention_backward = attention_backward,
+        .attention_cached = attention_cached,
         .swiglu = swiglu,
         .swiglu_backward = swiglu_backward,
         .cross_entropy = cross_entropy,

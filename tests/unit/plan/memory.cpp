@@ -106,12 +106,17 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
     for (const StateTypes& types :
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
-        const MemoryPlan plan = plan_generation(decoder, {3, 19}, 2);
+        KvCache cache(tiny_config().layers, 3, 19, 12, types.compute);
+        const MemoryPlan plan = plan_generation(decoder, cache, 2);
         CHECK(plan.state.gradients == 0);
         CHECK(plan.state.moments == 0);
-        CHECK(plan.activations < plan_training(decoder, {3, 19}, {}, 2).activations);
+        CHECK(plan.cache == 2 * 2 * 3 * 19 * 12 * size_of(types.compute));  // keys, values of two layers
+        CHECK(plan.activations < plan_training(decoder, {1, 19}, {}, 2).activations);
+        CHECK(plan.total() == plan.state.total() + plan.activations + plan.temporaries + plan.workspace +
+                                  plan.batches + plan.tables + plan.cache);
         decoder.parameters().allocate(false);
         decoder.parameters().initialise(1, 1);
+        cache.allocate();
         Exec exec;
         exec.threads = 2;
         exec.workspace = Arena(plan.workspace, "workspace");
@@ -119,12 +124,18 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
         Frame frame(plan.activations, plan.frame_entries);
         Arena temp(plan.temporaries, "temporaries");
         StepScalars scalars;
-        TestBatch batch(3, 19, 37);
-        const Batch view = batch.view();
-        Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
-        const OwnedTensor logits(types.accumulate(), {3, 37});
-        Stage(decoder).last_logits(c, logits);
-        CHECK(std::isfinite(element(logits, 110)));
+        const auto run = [&](TestBatch& batch, const KvExchange& exchange) {
+            const Batch view = batch.view();
+            Ctx c{exec, cpu_kernels(), frame, temp, view, scalars, exchange};
+            const OwnedTensor logits(types.accumulate(), {view.sequences, 37});
+            Stage(decoder).last_logits(c, logits);
+            CHECK(std::isfinite(element(logits, view.sequences * 37 - 1)));
+        };
+        TestBatch prompt(1, 19, 37), next(3, 1, 37);
+        next.positions = {18, 0, 4};
+        std::vector<int32_t> slots = {2, 0, 1};
+        run(prompt, PromptExchange(cache, 2));
+        run(next, CachedExchange(cache, Tensor(slots.data(), Dtype::i32, {3})));
         CHECK(frame.peak_bytes() == plan.activations);
         CHECK(temp.peak() == plan.temporaries);
         CHECK(exec.workspace.peak() == plan.workspace);
@@ -189,6 +200,13 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
     CHECK_THROWS_WITH(require_fits(plan, int64_t(2) << 30),
                       Catch::EndsWith("optimizer moments 2.00 GiB, weights 1.00 GiB, gradients 512 MiB. "
                                       "Choose a smaller model.flavor"));
+}
+
+TEST_CASE("texts that do not fit side by side are refused in generation's own words") {
+    const Decoder decoder(tiny_config(), {}, 19);
+    const MemoryPlan plan = plan_generation(decoder, KvCache(2, 3, 19, 12, Dtype::f32), 1);
+    CHECK_THAT(plan.text(1 << 30), Catch::Contains("cache of keys and values        10.7 KiB"));
+    CHECK_THROWS_WITH(require_fits(plan, 1), Catch::EndsWith(". Lower --context or --batch"));
 }
 
 TEST_CASE("a 405B model is planned without its memory") {

@@ -59,6 +59,16 @@ TEST_CASE("flags: forms and defaults") {
     CHECK(parsed({"--scale=a=b --c"}).text("scale") == "a=b --c");
 }
 
+TEST_CASE("flags: a list keeps every value in order") {
+    Flags list("weigh", "", "", "");
+    list.add_list("end", "TEXT", "may be given several times").add("scale", "NAME", "", "");
+    CHECK(list.texts("end").empty());
+    list.parse({"--end=a, b", "--scale=x", "--end", "c", "--end=a, b"});
+    CHECK(list.given("end"));
+    CHECK(list.texts("end") == std::vector<std::string>{"a, b", "c", "a, b"});
+    CHECK(list.text("scale") == "x");
+}
+
 TEST_CASE("flags: mistakes") {
     CHECK(error_of({"--scale=x"}) == "no error");
     CHECK(error_of({"--scael=x"}) ==

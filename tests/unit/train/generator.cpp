@@ -108,39 +108,142 @@ TEST_CASE("draw: a token depends on seed and number alone") {
     CHECK(std::set<int32_t>(ids.begin(), ids.end()).size() > 5);
 }
 
-TEST_CASE("generator: logits are those of the newest tokens") {
-    const DecoderConfig config = tiny_config();
-    Generator generator(config, Dtype::f32, 5, 1);
-    generator.decoder().parameters().initialise(3, 1);
-    generator.weights_changed();
-    const auto logits = [&](const std::vector<int32_t>& tokens) {
-        const std::span<const float> span = generator.next_logits(tokens);
-        return std::vector<float>(span.begin(), span.end());
+TEST_CASE("draw: each text has its own numbers, whatever is drawn for others") {
+    const std::vector<float> logits(50, 0.0f);
+    const auto ids = [&](uint64_t text) {
+        std::vector<int32_t> all;
+        for (uint64_t i = 0; i < 20; ++i) all.push_back(draw_token(logits, {.temperature = 1}, i, text));
+        return all;
     };
-    const std::vector<float> five = logits({1, 2, 3, 4, 5});
-    CHECK(int64_t(five.size()) == config.vocab);
-    CHECK(logits({9, 9, 1, 2, 3, 4, 5}) == five);  // the window moves on, positions begin at its start
-    CHECK(logits({1, 2, 3, 4, 6}) != five);
-    CHECK(logits({2, 2, 3, 4, 5}) != five);
-    const std::vector<float> one = logits({5});
-    CHECK(one != five);
-    CHECK(logits({1, 2, 3, 4, 5}) == five);
-    CHECK_THROWS_AS(generator.next_logits({}), LogicError);
+    CHECK(ids(0) != ids(1));
+    CHECK(ids(1) == ids(1));
+    CHECK(draw_token(logits, {.temperature = 1}, 7, 0) == draw_token(logits, {.temperature = 1}, 7));
+}
 
-    // the same model as in training
-    TestModel model(config, {}, {.sequences = 1, .seq_len = 5}, 1, 3);
-    TestBatch batch(1, 5, config.vocab);
-    batch.tokens = {1, 2, 3, 4, 5};
-    const std::vector<double> should = values(model.last_logits(batch));
-    for (size_t i = 0; i < five.size(); ++i) CHECK(close(five[i], should[i], 1e-5));
+namespace {
+
+std::vector<int32_t> some_tokens(int64_t count, uint64_t seed) {
+    return TestBatch(1, count, tiny_config().vocab, seed).tokens;
+}
+
+// What training's forward says of the last token.
+std::vector<double> uncached(TestModel& model, const std::vector<int32_t>& tokens) {
+    TestBatch batch(1, int64_t(tokens.size()), model.decoder.config().vocab);
+    batch.tokens = tokens;
+    return values(model.last_logits(batch));
+}
+
+// With initial weights.
+struct Initialised : Generator {
+    Initialised(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads = 1)
+        : Generator(config, dtype, context, sequences, threads) {
+        decoder().parameters().initialise(3, 1);
+        weights_changed();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("generator: logits over the cache are those of the whole text, in every kind of model") {
+    DecoderConfig grouped = tiny_config(), scaled = tiny_config(), plain = tiny_config();
+    scaled.rope_scaling = RopeScaling{.factor = 4, .original_positions = 8};
+    scaled.rope_layout = RopeLayout::half_split;
+    scaled.tied = true;
+    plain.kv_heads = plain.heads;
+    plain.norm_type = NormType::np_layer_norm;
+    for (const DecoderConfig& config : {grouped, scaled, plain})
+        for (const int threads : {1, 3}) {
+            constexpr int64_t context = 29;
+            Initialised generator(config, Dtype::f64, context, 1, threads);
+            TestModel model(config, {Dtype::f64, Dtype::f64}, {1, context}, 1, 3);
+            const std::vector<int32_t> tokens = some_tokens(context, 5);
+            const auto agree = [&](const Tensor& logits, int64_t count) {
+                const auto should = uncached(model, {tokens.begin(), tokens.begin() + count});
+                const auto are = values(logits);
+                REQUIRE(are.size() == should.size());
+                for (size_t i = 0; i < are.size(); ++i) CHECK(close(are[i], should[i], 1e-12));
+            };
+            for (const int64_t prompt : {1, 7, 28}) {
+                agree(generator.read(0, std::span(tokens).first(size_t(prompt))), prompt);
+                for (int64_t t = prompt; t < context; ++t) {
+                    const std::vector<Generator::Next> next = {{0, tokens[size_t(t)]}};
+                    agree(generator.append(next), t + 1);
+                }
+                CHECK(generator.length(0) == context);
+            }
+        }
+}
+
+TEST_CASE("generator: texts side by side have the bits they have alone") {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        constexpr int64_t context = 40, steps = 6;
+        const std::vector<std::vector<int32_t>> prompts = {
+            some_tokens(3, 1), some_tokens(21, 2), some_tokens(1, 3), some_tokens(34, 4), some_tokens(5, 5)};
+        const std::vector<int32_t> more = some_tokens(steps, 6);
+        Initialised together(tiny_config(), dtype, context, 5, 2);
+        std::vector<std::vector<double>> begun;
+        for (size_t i = 0; i < 5; ++i)  // slots in another order than the texts
+            begun.push_back(values(together.read(int64_t(4 - i), prompts[i])));
+        std::vector<std::vector<std::vector<double>>> continued(5);
+        for (const int32_t token : more) {
+            std::vector<Generator::Next> next;
+            for (int64_t i : {3, 0, 4, 1, 2}) next.push_back({4 - i, token});
+            const Tensor logits = together.append(next);
+            for (const auto& [i, row] : {std::pair<size_t, int64_t>{3, 0}, {0, 1}, {4, 2}, {1, 3}, {2, 4}})
+                continued[i].push_back(values(logits.slice_rows(row, 1)));
+        }
+        for (size_t i = 0; i < 5; ++i) {
+            INFO(name_of(dtype) << ", text " << i);
+            Initialised alone(tiny_config(), dtype, context, 1, 1);
+            CHECK(values(alone.read(0, prompts[i])) == begun[i]);
+            for (size_t t = 0; t < size_t(steps); ++t) {
+                const std::vector<Generator::Next> next = {{0, more[t]}};
+                CHECK(values(alone.append(next)) == continued[i][t]);
+            }
+        }
+    }
+}
+
+TEST_CASE("generator: a slot begins anew, and what it cannot hold is refused") {
+    Initialised generator(tiny_config(), Dtype::f32, 4, 2);
+    const std::vector<int32_t> tokens = some_tokens(4, 1), others = some_tokens(4, 2);
+    const auto first = values(generator.read(1, tokens));
+    CHECK(values(generator.read(1, others)) != first);
+    CHECK(values(generator.read(0, tokens)) == first);
+    CHECK(generator.length(0) == 4);
+    CHECK(generator.context() == 4);
+    CHECK(generator.sequences() == 2);
+    CHECK_THROWS_AS(generator.read(0, {}), LogicError);
+    CHECK_THROWS_AS(generator.read(0, some_tokens(5, 1)), LogicError);
+    const std::vector<Generator::Next> full = {{0, 1}};
+    CHECK_THROWS_WITH(generator.append(full), Catch::Contains("without room"));
+    CHECK_THROWS_AS(Generator(tiny_config(), Dtype::f32, 4, 17, 1), LogicError);
 
     set_element(generator.decoder().parameters().storages().back().w, 1, std::nan(""));
-    CHECK_THROWS_AS(logits({1, 2, 3}), NotFiniteError);
+    CHECK_THROWS_AS(generator.read(0, tokens), NotFiniteError);
+}
 
-    Generator rounded(config, Dtype::bf16, 5, 1);
-    rounded.decoder().parameters().initialise(3, 1);
-    rounded.weights_changed();
-    const std::vector<int32_t> tokens = {1, 2, 3, 4, 5};
-    const std::span<const float> near = rounded.next_logits(tokens);
-    for (size_t i = 0; i < five.size(); ++i) CHECK(close(near[i], five[i], 0.05));
+TEST_CASE("generator: bfloat16 is near float32") {
+    Initialised exact(tiny_config(), Dtype::f32, 8, 1), rounded(tiny_config(), Dtype::bf16, 8, 1);
+    const std::vector<int32_t> tokens = some_tokens(7, 1);
+    const std::vector<Generator::Next> next = {{0, 9}};
+    exact.read(0, tokens);
+    rounded.read(0, tokens);
+    const auto is = values(rounded.append(next)), should = values(exact.append(next));
+    for (size_t i = 0; i < is.size(); ++i) CHECK(close(is[i], should[i], 0.05));
+}
+
+TEST_CASE("generator: nothing is allocated while it writes") {
+    DecoderConfig config = tiny_config();
+    config.vocab = 5000;
+    Initialised generator(config, Dtype::f32, 600, 2);
+    const std::vector<int32_t> tokens = some_tokens(500, 1);
+    generator.read(0, tokens);
+    generator.read(1, tokens);
+    const int64_t before = resident_bytes();
+    for (int32_t t = 0; t < 100; ++t) {
+        const std::vector<Generator::Next> next = {{0, t}, {1, t}};
+        generator.append(next);
+    }
+    CHECK(resident_bytes() - before < (int64_t(1) << 20));
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// KvCache: keys (rotated) and values of every layer for texts that are being written, so that a new token
+// costs one row of work. A text has a slot of `context` rows. Two exchanges fill it:
+//   PromptExchange   reads a text whole into an empty slot: rows 0 .. T - 1
+//   CachedExchange   adds one token to each of several slots, which sees all before it
+#pragma once
+
+#include "coeus/layers/kv_exchange.hpp"
+
+namespace coeus {
+
+class KvCache {
+public:
+    /// Without memory, for planning. `width`: key/value heads times their width.
+    KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t width, Dtype dtype);
+    /// Takes the memory.
+    void allocate();
+
+    int64_t sequences() const { return sequences_; }
+    int64_t context() const { return context_; }
+    int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
+
+    /// Rows of one layer, slot after slot: [sequences * context, width].
+    Tensor keys(int64_t layer) const { return of_layer(keys_, layer); }
+    Tensor values(int64_t layer) const { return of_layer(values_, layer); }
+
+private:
+    Tensor of_layer(Tensor all, int64_t layer) const;
+    int64_t sequences_, context_;
+    Buffer memory_;
+    Tensor keys_, values_;  // [layers * sequences * context, width]
+};
+
+/// The one sequence of the micro-batch begins the text of a slot.
+class PromptExchange : public KvExchange {
+public:
+    PromptExchange(const KvCache& cache, int64_t slot) : cache_(&cache), slot_(slot) {}
+    void forward(Ctx& c, const AttentionTensors& t) const override;
+
+private:
+    const KvCache* cache_;
+    int64_t slot_;
+};
+
+/// Each sequence of the micro-batch is the next token of a text; its position is its row in the slot.
+class CachedExchange : public KvExchange {
+public:
+    /// `slots`: i32[sequences], all different.
+    CachedExchange(const KvCache& cache, Tensor slots) : cache_(&cache), slots_(slots) {}
+    void forward(Ctx& c, const AttentionTensors& t) const override;
+
+private:
+    const KvCache* cache_;
+    Tensor slots_;
+};
+
+}  // namespace coeus

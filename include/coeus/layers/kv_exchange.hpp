@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// KvExchange: where attention finds the keys and values of its queries. The layer has no state of its own:
+// the context says whether they are the micro-batch's alone (training), or also those of a cache
+// (kv_cache.hpp).
+#pragma once
+
+#include "coeus/layers/context.hpp"
+
+namespace coeus {
+
+/// One attention layer's tensors of a micro-batch: out, q [T, H d], lse [H, T] (acc), k, v [T, K d]; q and k
+/// are rotated.
+struct AttentionTensors {
+    int64_t layer;
+    Tensor out, lse, q, k, v;
+    AttentionShape shape;
+};
+
+class KvExchange {
+public:
+    virtual ~KvExchange() = default;
+    /// Writes out and lse.
+    virtual void forward(Ctx& c, const AttentionTensors& t) const = 0;
+    /// The gradients of q, k and v take their place. LogicError where there is none (generation).
+    virtual void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const;
+};
+
+}  // namespace coeus

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prompts from a file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+struct Prompt {
+    std::string text;
+    int64_t line;  ///< of the file, from 1
+};
+
+/// One prompt per line as plain text, or, where the first line with anything on it begins with "{", JSON
+/// lines with a string "prompt" (or "text") each. Empty lines are passed over. ConfigError: no such file, no
+/// prompts, a line that is not such an object (with its number).
+std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+
+}  // namespace coeus

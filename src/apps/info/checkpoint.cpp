@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info of a checkpoint: where its run was, its arrays, and whether their checksums hold.
+#include "coeus/io/checkpoint.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "kinds.hpp"
+
+#include <cstdio>
+#include <vector>
+
+namespace coeus::apps {
+
+namespace {
+
+void verify(const std::string& path, const CheckpointHeader& header) {
+    int64_t bytes = 0;
+    for (const auto& array : header.arrays) bytes += array.shape.count() * hdf5::size_of(array.type);
+    std::vector<DamagedRows> damaged;
+    {
+        Progress bar("verifying", bytes, true);
+        damaged = verify_checkpoint(path, [&](int64_t done, int64_t) { bar.update(done); });
+    }
+    for (const DamagedRows& rows : damaged)
+        fmt::print("  damaged: rows {} to {} of {}\n", rows.first_row, rows.last_row - 1, rows.array);
+    std::fflush(stdout);
+    if (!damaged.empty())
+        throw ConfigError("{} is damaged: {} of its blocks do not match their checksum", path,
+                          damaged.size());
+    info_line("verified", fmt::format("{} in {} arrays match their checksums", bytes_text(double(bytes)),
+                                      header.arrays.size()));
+}
+
+}  // namespace
+
+void show_checkpoint(const std::string& file, const InfoOptions& options) {
+    const CheckpointHeader header = read_checkpoint_header(file);
+    fmt::print("{}: checkpoint of Coeus, {}, {}\n", file,
+               header.full ? "weights and optimizer" : "weights alone", file_size(file));
+    int64_t parameters = 0;
+    for (const auto& array : header.arrays)
+        if (array.path.starts_with("model/")) parameters += array.shape.count();
+    info_line("step", with_commas(header.train.step));
+    info_line("tokens seen", with_commas(header.train.tokens_seen));
+    info_line("next sample", with_commas(header.train.sample));
+    info_line("seed", std::to_string(header.train.seed));
+    info_line("parameters", with_commas(parameters));
+    info_line("model", header.train.model);
+    info_line("written by", header.train.version);
+    for (const auto& array : header.arrays)
+        fmt::print("  {:<60} {:<9} {}\n", array.path, hdf5::name_of(array.type), array.shape.text());
+    if (options.verify) verify(file, header);
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info of a deck: what a dry run says of mesh, model, batches and memory; --model lists the parameters.
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/device/cpu.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/setup.hpp"
+#include "kinds.hpp"
+
+#include <algorithm>
+
+namespace coeus::apps {
+
+namespace {
+
+// The fewest ranks that a deck's degrees allow; where sharding takes what is left, experts need some.
+int fewest_ranks(const Config::Parallelism& p) {
+    const int64_t others = p.tensor_parallel_degree * p.context_parallel_degree;
+    const int64_t shards = p.data_parallel_shard_degree > 0 ? p.data_parallel_shard_degree
+                                                            : div_ceil(p.expert_parallel_degree, others);
+    return int(p.data_parallel_replicate_degree * shards * others * p.pipeline_parallel_degree);
+}
+
+void row(const std::string& name, const std::string& shape, int64_t elements, double flops) {
+    fmt::print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
+}
+
+// One line for each parameter; those of all layers, which are alike, together. FLOPs of forward and backward.
+void list_parameters(const Decoder& decoder, int64_t seq_len) {
+    const DecoderConfig& m = decoder.config();
+    fmt::print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
+    int64_t elements = 0;
+    double flops = 0;
+    const auto add = [&](const std::string& name, const std::string& shape, int64_t count, double work) {
+        row(name, shape, count, work);
+        elements += count;
+        flops += work;
+    };
+    for (const Storage& storage : decoder.parameters().storages())
+        for (const Param& param : storage.params()) {
+            const bool in_layer = param.name.starts_with("layers.");
+            if (in_layer && !param.name.starts_with("layers.0.")) continue;
+            const int64_t copies = in_layer ? m.layers : 1, count = copies * param.shape.count();
+            const bool looked_up = param.name == "tok_embeddings.weight" && !m.tied;
+            add(in_layer ? "layers.*" + param.name.substr(8) : param.name,
+                param.shape.text() + (in_layer ? fmt::format(" x {}", m.layers) : ""), count,
+                looked_up ? 0 : 6.0 * double(count));
+        }
+    add(fmt::format("scores of {} tokens", seq_len), "", 0,
+        6.0 * double(m.layers * m.heads * 2 * m.head_dim) * double(seq_len));
+    row("total", "", elements, flops);
+}
+
+}  // namespace
+
+void show_deck(const std::string& file, const InfoOptions& options) {
+    const CommandLine deck = parse_command_line({file, "--dry_run"});
+    const Config& config = deck.config;
+    const MeshShape mesh =
+        mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
+    const DecoderConfig model = model_from_deck(config);
+    const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
+    const Engine engine(model, engine_options(config, mesh, threads));
+    fmt::print("{}: deck, {}\n", file, config.job.description);
+    for (const std::string& text : describe_run(config, mesh, engine)) {
+        std::string indented = "  " + text;
+        for (size_t at = 0; (at = indented.find('\n', at)) != std::string::npos; ++at)
+            indented.insert(at + 1, "  ");
+        fmt::print("{}\n", indented);
+    }
+    for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);
+    if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info of a Hugging Face folder: the model of config.json, whether the weights are all there, the
+// tokenizer.
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/io/hub.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/pretrained.hpp"
+#include "safetensors.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace coeus::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string architecture_of(const std::string& folder) {
+    const JsonDocument config = JsonDocument::read(fs::path(folder) / "config.json");
+    const std::vector<std::string> names = config.root()["architectures"].strings();
+    return names.empty() ? "none" : join(names, ", ");
+}
+
+bool is_built(const std::string& architecture) {
+    const auto& families = model_families();
+    return std::any_of(families.begin(), families.end(),
+                       [&](const ModelFamily& family) { return family.hub_architecture == architecture; });
+}
+
+bool has_weights(const fs::path& folder) {
+    return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+}
+
+// The first few of some names.
+std::string some_of(const std::vector<std::string>& names) {
+    std::vector<std::string> few(names.begin(), names.begin() + long(std::min<size_t>(3, names.size())));
+    if (names.size() > few.size()) few.emplace_back("...");
+    return join(few, ", ");
+}
+
+// Compares with what the model of config.json has.
+void check_complete(const std::string& folder, const DecoderConfig& model, const Safetensors& weights) {
+    std::vector<std::string> missing, wrong;
+    const std::vector<HubTensor> expected = hub_tensors(model);
+    for (const HubTensor& tensor : expected) {
+        if (!weights.has(tensor.name))
+            missing.push_back(tensor.name);
+        else if (const Shape& shape = weights.entry(tensor.name).shape; shape != tensor.shape)
+            wrong.push_back(fmt::format("{} is {}, not {}", tensor.name, shape.text(), tensor.shape.text()));
+    }
+    if (!missing.empty())
+        throw ConfigError(
+            "{} is not complete: of the {} tensors that config.json asks for {} are missing: {}", folder,
+            expected.size(), missing.size(), some_of(missing));
+    if (!wrong.empty())
+        throw ConfigError("{}: the weights are of another model than config.json: {}", folder,
+                          some_of(wrong));
+    info_line("complete",
+              fmt::format("yes: the {} tensors that config.json asks for are there", expected.size()));
+}
+
+}  // namespace
+
+void show_hub_folder(const std::string& folder, const InfoOptions& options) {
+    const std::string architecture = architecture_of(folder);
+    const bool built = is_built(architecture);
+    fmt::print("{}: Hugging Face folder\n", folder);
+    info_line("architecture", architecture + (built ? "" : " (not built yet: coeus cannot train or run it)"));
+    std::optional<DecoderConfig> model;
+    if (built) {
+        model = model_from_hub(folder);
+        info_line("model", describe_model(*model));
+        info_line("parameters", with_commas(model->parameters()));
+    }
+    if (!has_weights(folder)) {
+        info_line("weights", "none: shapes alone");
+    } else {
+        const Safetensors weights = Safetensors::open(folder);
+        list_tensors(weights);
+        std::fflush(stdout);
+        if (model) check_complete(folder, *model, weights);
+        if (options.verify) verify_tensors(folder, weights);
+    }
+    if (Tokenizer::is_at(folder)) show_tokenizer(folder, options);
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `coeus info` can show: one function, in a file of its own, for each kind of file or folder. Each
+// prints to stdout and throws ConfigError where what it shows is damaged.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+
+namespace coeus::apps {
+
+struct InfoOptions {
+    bool verify = false;  ///< read everything
+    bool model = false;   ///< of a deck: a line for each parameter
+    int ranks = 0;        ///< of a deck; 0: as few as its degrees ask for
+};
+
+void show_checkpoint(const std::string& file, const InfoOptions& options);
+void show_token_file(const std::string& path, const InfoOptions& options);
+/// A folder or a file.
+void show_tokenizer(const std::string& place, const InfoOptions& options);
+void show_deck(const std::string& file, const InfoOptions& options);
+/// A .safetensors file, its index, or a folder with one.
+void show_safetensors(const std::string& place, const InfoOptions& options);
+void show_hub_folder(const std::string& folder, const InfoOptions& options);
+void show_run_folder(const std::string& folder, const InfoOptions& options);
+
+/// "  name           value"
+inline void info_line(const std::string& name, const std::string& value) {
+    fmt::print("  {:<14} {}\n", name, value);
+}
+/// "1.50 GiB"
+std::string file_size(const std::string& path);
+
+}  // namespace coeus::apps

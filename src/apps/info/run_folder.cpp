@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info of a run's folder: its deck, how far it came, its last losses and its checkpoints.
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/file/toml.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "kinds.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+namespace coeus::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Metrics {
+    struct Line {
+        int64_t step;
+        double loss;
+        std::string text;
+    };
+    std::optional<Line> training, validation;  // the last of each
+    int64_t lines = 0;
+};
+
+// A last line that was cut off, as a killed run leaves it, is not looked at.
+Metrics read_metrics(const fs::path& file) {
+    Metrics metrics;
+    std::ifstream in(file);
+    for (std::string text; std::getline(in, text) && !in.eof();) {
+        ++metrics.lines;
+        const JsonDocument document =
+            JsonDocument::parse(text, fmt::format("{}, line {}", file.string(), metrics.lines));
+        const JsonView line = document.root();
+        if (line.contains("validation_loss"))
+            metrics.validation = {line.integer("step"), line.number("validation_loss"), ""};
+        else if (line.contains("loss") && line.contains("grad_norm"))
+            metrics.training = {
+                line.integer("step"), line.number("loss"),
+                fmt::format("gradient norm {:.4g}, learning rate {:.4g}, {} tokens seen, {:.0f} tokens/s "
+                            "per rank",
+                            line.number("grad_norm"), line.number("lr"),
+                            with_commas(line.integer("tokens_seen")), line.number("tps"))};
+    }
+    return metrics;
+}
+
+// Full and model-only, of all subfolders, by path.
+std::vector<std::string> checkpoints_in(const fs::path& folder) {
+    std::vector<std::string> all;
+    for (const auto& below : fs::directory_iterator(folder)) {
+        if (!below.is_directory()) continue;
+        for (const auto& entry : fs::directory_iterator(below)) {
+            const std::string name = entry.path().filename().string();
+            if ((name.starts_with("step-") || name.starts_with("model-")) && name.ends_with(".h5"))
+                all.push_back(entry.path().string());
+        }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+}
+
+void show_deck_of(const fs::path& file, const Metrics& metrics) {
+    std::map<std::string, std::string> deck;
+    for (const TomlEntry& entry : read_toml(file)) {
+        const auto* text = entry.value.as<std::string>();
+        deck[entry.key] = text ? *text : toml_text(entry.value);
+    }
+    const auto value = [&](const char* key) {
+        return deck.contains(key) ? deck[key] : std::string("not given");
+    };
+    info_line("description", value("job.description"));
+    info_line("model", value("model.name") + " " + value("model.flavor"));
+    info_line("data", value("training.dataset_path"));
+    info_line("step", fmt::format("{} of {}", metrics.training ? with_commas(metrics.training->step) : "0",
+                                  value("training.steps")));
+}
+
+}  // namespace
+
+void show_run_folder(const std::string& folder, const InfoOptions& options) {
+    const fs::path root = folder;
+    fmt::print("{}: folder of a run\n", folder);
+    const Metrics metrics = read_metrics(root / "metrics.jsonl");
+    show_deck_of(root / "deck.toml", metrics);
+    if (metrics.training)
+        info_line("last loss", fmt::format("{:.5f} ({})", metrics.training->loss, metrics.training->text));
+    if (metrics.validation)
+        info_line("validation", fmt::format("{:.5f} at step {}", metrics.validation->loss,
+                                            with_commas(metrics.validation->step)));
+    const std::vector<std::string> checkpoints = checkpoints_in(root);
+    if (checkpoints.empty()) info_line("checkpoints", "none");
+    for (const std::string& file : checkpoints) {
+        if (options.verify) {
+            show_checkpoint(file, options);
+            continue;
+        }
+        const CheckpointHeader header = read_checkpoint_header(file);
+        info_line("checkpoint",
+                  fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
+                              header.full ? "weights and optimizer" : "weights alone", file_size(file)));
+    }
+    if (options.verify) info_line("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info of a tokenizer: its kind, what stands around texts, and what it makes of a line.
+#include "coeus/data/tokenizer.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "kinds.hpp"
+
+#include <algorithm>
+
+namespace coeus::apps {
+
+namespace {
+
+constexpr size_t most_shown = 16;  // special tokens
+constexpr const char* sample = "Hello, world! It's 2024: naïve café, 東京.";
+
+std::string named(const Tokenizer& tokenizer, int32_t id) {
+    const std::string& content = tokenizer.bytes_of(id);  // SentencePiece's have none
+    return content.empty() ? std::to_string(id) : fmt::format("{} {}", id, content);
+}
+
+std::string list_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+    std::vector<std::string> parts;
+    for (int32_t id : ids) parts.push_back(named(tokenizer, id));
+    return parts.empty() ? "none" : join(parts, ", ");
+}
+
+void show_sample(const Tokenizer& tokenizer) {
+    const std::vector<int32_t> ids = tokenizer.encode(sample);
+    std::vector<std::string> numbers, pieces;
+    for (int32_t id : ids) {
+        numbers.push_back(std::to_string(id));
+        const std::vector<int32_t> one = {id};
+        // a part of a character is no text of its own
+        const bool whole = tokenizer.decode(one).find("\xef\xbf\xbd") == std::string::npos;
+        std::string piece = tokenizer.bytes_of(id);
+        if (!whole) {
+            std::string hexadecimal;
+            for (const char c : piece) hexadecimal += fmt::format("\\x{:02x}", uint8_t(c));
+            piece = hexadecimal;
+        }
+        pieces.push_back(piece);
+    }
+    info_line("sample", sample);
+    info_line("", fmt::format("{} tokens: {}", ids.size(), join(numbers, " ")));
+    info_line("", join(pieces, "|"));
+}
+
+void verify(const Tokenizer& tokenizer) {
+    int64_t without = 0;
+    for (int32_t id = 0; id < int32_t(tokenizer.vocab_size()); ++id) {
+        try {
+            tokenizer.bytes_of(id);
+        } catch (const ConfigError&) {
+            ++without;
+        }
+    }
+    const std::string back = tokenizer.decode(tokenizer.encode(sample));
+    info_line("verified", fmt::format("{} ids have a token{}; the sample decodes to {}",
+                                      with_commas(tokenizer.vocab_size() - without),
+                                      without ? fmt::format(", {} have none", with_commas(without)) : "",
+                                      back == sample ? "itself" : "\"" + back + "\""));
+}
+
+}  // namespace
+
+void show_tokenizer(const std::string& place, const InfoOptions& options) {
+    const Tokenizer tokenizer(place);
+    fmt::print("{}: tokenizer, {}\n", place, tokenizer.kind());
+    info_line("vocabulary", with_commas(tokenizer.vocab_size()));
+    const auto one = [&](std::optional<int32_t> id) {
+        return id ? named(tokenizer, *id) : std::string("none");
+    };
+    info_line("BOS", one(tokenizer.bos_id()));
+    info_line("EOS", one(tokenizer.eos_id()));
+    const Tokenizer::Ends& ends = tokenizer.document_ends();
+    info_line("documents",
+              fmt::format("{} | text | {}", list_of(tokenizer, ends.before), list_of(tokenizer, ends.after)));
+    std::vector<int32_t> special = tokenizer.special_ids();
+    const size_t count = special.size();
+    special.resize(std::min(count, most_shown));
+    info_line("special tokens", list_of(tokenizer, special) +
+                                    (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
+    info_line("hash", tokenizer.hash());
+    show_sample(tokenizer);
+    if (options.verify) verify(tokenizer);
+}
+
+}  // namespace coeus::apps

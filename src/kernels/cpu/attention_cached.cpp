@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of one query for each sequence over its cached keys and values: two passes over the cache, scores
+// and weighted sum, which are bound by reading it. A thread takes a sequence and a key/value head with all
+// query heads that share it, so that the cache is read once.
+#include "coeus/kernels/rows/team.hpp"
+#include "coeus/kernels/workspace.hpp"
+#include "cpu.hpp"
+
+#include <cmath>
+#include <cstring>
+
+namespace coeus::cpu {
+
+namespace {
+
+/// Sequence and key/value head: `queries` heads of width `d` beside each other, `keys` rows `ld` apart.
+template <class T>
+struct CachedHead {
+    const T *q, *keys, *values;
+    T* out;
+    int64_t ld, count, queries, d;
+
+    /// `scores`: [queries, count]; `sums`: [queries, d]
+    void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale) const {
+        using A = Acc<T>;
+        for (int64_t p = 0; p < count; ++p)
+            for (int64_t h = 0; h < queries; ++h) {
+                const T *query = q + h * d, *key = keys + p * ld;
+                scores[h * count + p] =
+                    scale * Lane().sum<A>(d, [=](int64_t j) { return load(query[j]) * load(key[j]); });
+            }
+        std::fill(sums, sums + queries * d, A(0));
+        for (int64_t h = 0; h < queries; ++h) softmax(scores + h * count);
+        for (int64_t p = 0; p < count; ++p)
+            for (int64_t h = 0; h < queries; ++h) {
+                const A weight = scores[h * count + p];
+                A* sum = sums + h * d;
+                const T* value = values + p * ld;
+                Lane().each(d, [=](int64_t j) { sum[j] += weight * load(value[j]); });
+            }
+        for (int64_t j = 0; j < queries * d; ++j) out[j] = store<T>(sums[j]);
+    }
+
+private:
+    void softmax(Acc<T>* scores) const {
+        using A = Acc<T>;
+        const A maximum = Lane().largest<A>(count, [=](int64_t p) { return scores[p]; });
+        Lane().each(count, [=](int64_t p) { scores[p] = exp_of(scores[p] - maximum); });
+        const A inverse = A(1) / Lane().sum<A>(count, [=](int64_t p) { return scores[p]; });
+        Lane().each(count, [=](int64_t p) { scores[p] *= inverse; });
+    }
+};
+
+}  // namespace
+
+void Cpu::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+                           Tensor slots, Tensor positions, const AttentionShape& s) {
+    const int64_t d = s.head_dim, queries = s.heads / s.kv_heads;
+    require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
+                out.shape == q.shape && k.rows() == s.batch && k.cols() == s.kv_heads * d &&
+                v.shape == k.shape && keys.cols() == k.cols() && values.shape == keys.shape &&
+                values.ld == keys.ld && slots.count() == s.batch && positions.count() == s.batch,
+            "attention_cached: operands do not have the shape given");
+    const auto *slot = slots.as<const int32_t>(), *position = positions.as<const int32_t>();
+    int64_t seen = 0;
+    for (int64_t b = 0; b < s.batch; ++b) {
+        require(slot[b] >= 0 && (slot[b] + 1) * s.sequence <= keys.rows() && position[b] >= 0 &&
+                    position[b] < s.sequence,
+                "attention_cached: a token outside the cache");
+        seen += position[b] + 1;
+    }
+    const bool worth_threads = seen * keys.cols() > int64_t(1) << 14;
+    Scope scope(exec.workspace);
+    dispatch(q.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        const int64_t per_thread = workspace::attention_cached_per_thread(q.dtype, s);
+        char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
+#pragma omp parallel for num_threads(exec.threads) schedule(static) if (worth_threads)
+        for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
+            const int64_t b = task / s.kv_heads, column = task % s.kv_heads * d;
+            const int64_t first = slot[b] * s.sequence, row = first + position[b];
+            std::memcpy(keys.row<T>(row) + column, k.row<const T>(b) + column, size_t(d) * sizeof(T));
+            std::memcpy(values.row<T>(row) + column, v.row<const T>(b) + column, size_t(d) * sizeof(T));
+            const CachedHead<T> head = {.q = q.row<const T>(b) + column * queries,
+                                        .keys = keys.row<const T>(first) + column,
+                                        .values = values.row<const T>(first) + column,
+                                        .out = out.row<T>(b) + column * queries,
+                                        .ld = keys.ld,
+                                        .count = position[b] + 1,
+                                        .queries = queries,
+                                        .d = d};
+            A* scores = reinterpret_cast<A*>(memory + thread_index() * per_thread);
+            head.attend(scores, scores + queries * s.sequence, A(s.scale));
+        }
+    });
+}
+
+}  // namespace coeus::cpu

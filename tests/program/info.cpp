@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coeus info` of everything it knows, found by content under any name, and of what it does not know or finds
+// damaged. (Checkpoints and token files: checkpoint.cpp.)
+#include "coeus/device/memory.hpp"
+#include "coeus/file/safetensors.hpp"
+#include "coeus/models/registry.hpp"
+#include "coeus/train/pretrained.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shown(const Arguments& arguments) {
+    const Outcome outcome = run_coeus(Arguments{"info"} + arguments);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    return outcome.output;
+}
+
+std::string refused(const Arguments& arguments) {
+    const Outcome outcome = run_coeus(Arguments{"info"} + arguments);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(count_of(" - error - ", outcome.output) == 1);
+    return outcome.output;
+}
+
+// A Hugging Face folder of a tiny Llama; some tensors can be left out or be of another shape.
+struct HubFolder {
+    TemporaryFolder folder;
+    std::vector<HubTensor> tensors;
+
+    HubFolder() {
+        write_file(folder / "config.json",
+                   R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 16, "num_hidden_layers": 3,
+                      "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 20, "vocab_size": 30})");
+        DecoderConfig model = {.family = "llama3",
+                               .flavor = "hf",
+                               .dim = 16,
+                               .layers = 3,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 4,
+                               .ffn_hidden = 20,
+                               .vocab = 30};
+        tensors = hub_tensors(model);
+    }
+    /// `bad`: one element of the last tensor is not finite.
+    void write(Dtype dtype = Dtype::f32, bool bad = false) {
+        std::vector<OwnedTensor> memory;
+        std::vector<NamedTensor> named;
+        for (const HubTensor& tensor : tensors) memory.emplace_back(dtype, tensor.shape);
+        for (size_t i = 0; i < tensors.size(); ++i) named.push_back({tensors[i].name, memory[i].view});
+        if (bad) set_element(memory.back(), 1, std::nan(""));
+        write_safetensors(folder / "model.safetensors", named);
+    }
+    std::string path() const { return folder.path().string(); }
+};
+
+}  // namespace
+
+TEST_CASE("info: a tokenizer, as a folder and as a file of any name") {
+    const TemporaryFolder folder;
+    write_file(folder / "text.txt", "the cat and the dog and the cat\n");
+    REQUIRE(run_coeus({"tokenizer", folder / "text.txt", "--vocab_size=265", "--output", folder / "tok"})
+                .exit_code == 0);
+    const std::string text = shown({(folder / "tok").string(), "--verify"});
+    CHECK_THAT(text,
+               Contains("tok: tokenizer, byte-level BPE (tokenizer.json)") &&
+                   Contains("vocabulary     265\n") && Contains("BOS            263 <|begin_of_text|>\n") &&
+                   Contains("EOS            264 <|end_of_text|>\n") &&
+                   Contains("special tokens 263 <|begin_of_text|>, 264 <|end_of_text|>\n") &&
+                   Contains("Hello, world!") && Contains("|w|o|r|l|d|!|") && Contains("\\xe6|\\x9d|\\xb1") &&
+                   Contains("265 ids have a token; the sample decodes to itself"));
+    fs::copy_file(folder / "tok/tokenizer.json", folder / "renamed");
+    CHECK_THAT(shown({(folder / "renamed").string()}),
+               Contains("renamed: tokenizer") && Contains("vocabulary     265"));
+
+    // GPT-2's two files, either of which may be named
+    fs::create_directory(folder / "gpt2");
+    write_file(folder / "gpt2/vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})");
+    write_file(folder / "gpt2/merges.txt", "#version: 0.2\na b\n");
+    for (const char* name : {"gpt2", "gpt2/vocab.json", "gpt2/merges.txt"})
+        CHECK_THAT(shown({folder / name}), Contains("byte-level BPE (vocab.json and merges.txt)\n"));
+
+    std::string damaged = read_file(folder / "tok/tokenizer.json");
+    write_file(folder / "damaged.json", damaged.substr(0, damaged.size() / 2));
+    CHECK_THAT(refused({folder / "damaged.json"}), Contains("damaged.json") && Contains("not valid JSON"));
+    write_file(folder / "other.json",
+               R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}, "added_tokens": []})");
+    CHECK_THAT(refused({folder / "other.json"}), Contains("other.json") && Contains("WordPiece"));
+}
+
+TEST_CASE("info: SentencePiece and tiktoken are known by their content") {
+    const fs::path cases = golden("tokenizer");
+    if (cases.empty()) return;
+    const TemporaryFolder folder;
+    fs::copy_file(cases / "sentencepiece_llama2/tokenizer.model", folder / "a");
+    CHECK_THAT(shown({folder / "a"}), Contains("a: tokenizer, SentencePiece\n") &&
+                                          Contains("vocabulary     2,000") && Contains("BOS            1\n"));
+    CHECK_THAT(shown({(cases / "gpt2").string()}), Contains("1000 <|endoftext|>"));
+    fs::copy_file(cases / "tiktoken_llama3/tokenizer.model", folder / "b");
+    CHECK_THAT(refused({folder / "b"}),
+               Contains("b: a tiktoken file"));  // cut down: of no known number of ranks
+}
+
+TEST_CASE("info: a deck") {
+    const TemporaryFolder folder;
+    write_file(folder / "deck",
+               "# ours\n\n[job]\ndescription = \"a tiny one\"\n[model]\nflavor = \"debugmodel\"\n"
+               "vocab_size = 300\n[training]\nseq_len = 100\nlocal_batch_size = 2\n"
+               "[parallelism]\ntensor_parallel_degree = 4\n");
+    const std::string deck = folder / "deck", text = shown({deck});
+    CHECK_THAT(text, Contains("deck: deck, a tiny one\n") && Contains("Mesh: 4 ranks: tp 4") &&
+                         Contains("FLOPs per token") && Contains("Batch: 2 sequences of 100 tokens a step") &&
+                         Contains("    optimizer moments") && Contains("(a real run refuses this)"));
+    CHECK_THAT(text, !Contains("tok_embeddings"));
+    CHECK_THAT(shown({deck, "--ranks=8"}), Contains("Mesh: 8 ranks") && Contains("Batch: 4 sequences"));
+    CHECK_THAT(refused({deck, "--ranks=6"}),
+               Contains("6 ranks cannot be divided by the other degrees (tp 4"));
+
+    const std::string table = shown({deck, "--model"});
+    const DecoderConfig model = [] {
+        DecoderConfig debug = find_flavor(find_family("llama3"), "debugmodel");
+        debug.vocab = 300;
+        return debug;
+    }();
+    const auto row = [&](const std::string& name) {
+        const size_t at = table.find("\n  " + name);
+        REQUIRE(at != std::string::npos);
+        std::string line = table.substr(at + 1, table.find('\n', at + 1) - at - 1);
+        while (line.find("  ") != std::string::npos) line.replace(line.find("  "), 2, " ");
+        return line;
+    };
+    CHECK(row("tok_embeddings") == " tok_embeddings.weight [300, 256] 76,800 0");
+    CHECK(row("layers.*.attention.wq") == " layers.*.attention.wq.weight [256, 256] x 6 393,216 2.359e+06");
+    CHECK(row("output") == " output.weight [300, 256] 76,800 4.608e+05");
+    CHECK(row("total") == fmt::format(" total 5,268,736 {:.4g}", model.flops_per_token(100)));
+    CHECK(model.parameters() == 5268736);
+
+    write_file(folder / "wrong.toml", "[training]\nstpes = 7\n");
+    CHECK_THAT(refused({folder / "wrong.toml"}), Contains("wrong.toml:2:1") && Contains("training.steps"));
+    write_file(folder / "broken.toml", "[training\nsteps = 7\n");
+    CHECK_THAT(refused({folder / "broken.toml"}), Contains("broken.toml"));
+    write_file(folder / "later.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n");
+    CHECK_THAT(refused({folder / "later.toml"}), Contains("qwen3") && Contains("not built yet"));
+}
+
+TEST_CASE("info: safetensors") {
+    const TemporaryFolder folder;
+    OwnedTensor a(Dtype::f32, {2, 3}), b(Dtype::bf16, {5}), c(Dtype::i32, {4});
+    write_safetensors(folder / "weights", {{"a", a.view}, {"b", b.view}, {"c", c.view}});
+    CHECK_THAT(shown({folder / "weights", "--verify"}),
+               Contains("weights: safetensors\n") && Contains("3 in 1 file, 50 B") &&
+                   Contains("15: 5 of bfloat16, 6 of float32, 4 of int32") && Contains("[2, 3]") &&
+                   Contains("50 B read, all elements are finite"));
+    set_element(b, 4, HUGE_VAL);
+    write_safetensors(folder / "infinite", {{"a", a.view}, {"b", b.view}});
+    CHECK(shown({folder / "infinite"}).find("not finite") == std::string::npos);
+    CHECK_THAT(refused({folder / "infinite", "--verify"}),
+               Contains("infinite: 1 elements are not finite, the first of them in tensor 'b'"));
+
+    const std::string whole = read_file(folder / "weights");
+    write_file(folder / "short", whole.substr(0, whole.size() - 7));
+    CHECK_THAT(refused({folder / "short"}), Contains("short is truncated: tensor 'c' needs 7 bytes more"));
+    write_file(folder / "shorter", whole.substr(0, 40));
+    CHECK_THAT(refused({folder / "shorter"}), Contains("shorter is truncated: its header needs"));
+    std::string header = whole;
+    header[20] = '\x01';
+    write_file(folder / "header", header);
+    CHECK_THAT(refused({folder / "header"}), Contains("header: not valid JSON"));
+    write_file(folder / "index", R"({"weight_map": {"a": "weights", "z": "weights"}})");
+    fs::rename(folder / "index", folder / "model.safetensors.index.json");
+    CHECK_THAT(refused({folder / "model.safetensors.index.json"}),
+               Contains("names tensor 'z' in") && Contains("which does not hold it"));
+}
+
+TEST_CASE("info: a Hugging Face folder, complete or not") {
+    HubFolder hub;
+    CHECK_THAT(shown({hub.path()}), Contains("Hugging Face folder\n  architecture   LlamaForCausalLM\n") &&
+                                        Contains("weights        none: shapes alone"));
+    hub.write(Dtype::bf16);
+    const std::string text = shown({hub.path(), "--verify"});
+    CHECK_THAT(text, Contains("parameters     6,256\n") && Contains("tensors        30 in 1 file") &&
+                         Contains("6,256 of bfloat16") && Contains("model.layers.2.mlp.up_proj.weight") &&
+                         Contains("complete       yes: the 30 tensors that config.json asks for are there") &&
+                         Contains("all elements are finite"));
+    CHECK_THAT(shown({hub.folder / "config.json"}),
+               Contains("Hugging Face folder") && Contains("complete       yes"));
+
+    hub.write(Dtype::f32, true);
+    CHECK_THAT(refused({hub.path(), "--verify"}), Contains("1 elements are not finite"));
+    HubFolder less;
+    less.tensors.erase(less.tensors.begin() + 4, less.tensors.begin() + 8);
+    less.write();
+    CHECK_THAT(refused({less.path()}),
+               Contains("is not complete: of the 30 tensors that config.json asks for 4 are missing: "
+                        "model.layers.0.") &&
+                   Contains(", ..."));
+    HubFolder other;
+    other.tensors[0].shape = {31, 16};
+    other.write();
+    CHECK_THAT(refused({other.path()}),
+               Contains("are of another model than config.json: model.embed_tokens.weight is "
+                        "[31, 16], not [30, 16]"));
+    HubFolder foreign;
+    foreign.write();
+    write_file(foreign.folder / "config.json", R"({"architectures": ["MambaForCausalLM"]})");
+    CHECK_THAT(shown({foreign.path()}),
+               Contains("MambaForCausalLM (not built yet: coeus cannot train or run it)") &&
+                   Contains("tensors        30") && !Contains("complete"));
+    write_file(foreign.folder / "config.json", R"({"architectures": )");
+    CHECK_THAT(refused({foreign.path()}), Contains("config.json: not valid JSON"));
+}
+
+TEST_CASE("info: a run's folder") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5",
+                     {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
+    const fs::path run = folder / "run";
+    train_tiny(run, folder / "tokens.h5",
+               {"--checkpoint.enable", "--checkpoint.interval=2", steps(4), "--validation.enable",
+                "--validation.freq=2"});
+    const std::string text = shown({run});
+    CHECK_THAT(text, Contains("run: folder of a run\n") && Contains("model          llama3 debugmodel\n") &&
+                         Contains("step           4 of 4\n") && Contains("last loss      ") &&
+                         Contains("256 tokens seen") && Contains("validation     ") &&
+                         Contains(" at step 4\n") &&
+                         Contains("step-00000002.h5: step 2, weights and optimizer, ") &&
+                         Contains("step-00000004.h5: step 4") &&
+                         Contains("model-00000004.h5: step 4, weights alone"));
+    CHECK(count_of("match their checksums", shown({run, "--verify"})) == 3);
+    // several at once, and a last line that a killed run cut off
+    write_file(run / "metrics.jsonl", read_file(run / "metrics.jsonl") + "{\"step\": 5, \"lo");
+    const std::string both = shown({run, folder / "tokens.h5"});
+    CHECK_THAT(both,
+               Contains("step           4 of 4\n") && Contains("\n\n") && Contains("tokens.h5: token file"));
+    write_file(run / "metrics.jsonl", "{\"step\": 5, \"lo\n");
+    CHECK_THAT(refused({run}), Contains("metrics.jsonl, line 1"));
+    fs::remove(run / "metrics.jsonl");
+    CHECK_THAT(shown({run}), Contains("step           0 of 4\n") && !Contains("last loss"));
+    write_file(run / "checkpoint/step-00000004.h5", "");
+    CHECK_THAT(refused({run}), Contains("step-00000004.h5"));
+}
+
+TEST_CASE("info names what it does not know") {
+    const TemporaryFolder folder;
+    const auto of = [&](const std::string& name, const std::string& content) {
+        write_file(folder / name, content);
+        const std::string text = refused({folder / name});
+        CHECK_THAT(
+            text, Contains("coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, "
+                           "Hugging Face folders and run folders"));
+        return text;
+    };
+    write_file(folder / "empty", "");
+    CHECK_THAT(refused({folder / "empty"}), Contains("empty is empty"));
+    CHECK_THAT(of("a.toml", "Once upon a time = there was\n"),
+               Contains("a.toml is text that begins with \"Once upon"));
+    CHECK_THAT(of("b.json", R"({"lr": 1, "steps": 2})"), Contains("b.json is JSON with the keys lr, steps;"));
+    CHECK_THAT(of("c.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"),
+               Contains("c.jsonl is JSON lines whose first has the keys text;"));
+    CHECK_THAT(of("d.gz", std::string("\x1f\x8b\x08\x00\x01", 5)),
+               Contains("d.gz is compressed (gzip): unpack it first"));
+    CHECK_THAT(of("e.png", "\x89PNG\r\n\x1a\n"),
+               Contains("it begins with the bytes 89 50 4e 47 0d 0a 1a 0a"));
+    fs::create_directory(folder / "folder");
+    CHECK_THAT(refused({folder / "folder"}), Contains("folder is a folder with nothing;"));
+    CHECK_THAT(refused({folder / "none"}), Contains("none: there is no such file or folder"));
+    CHECK_THAT(refused({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
+}
