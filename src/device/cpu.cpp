@@ -42,7 +42,7 @@ public:
     std::string binding() const {
         char* text = nullptr;
         if (hwloc_bitmap_list_asprintf(&text, bound_) < 0) return "";
-        const std::string list = text;
+        std::string list = text;
         std::free(text);
         return list;
     }

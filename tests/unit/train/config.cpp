@@ -275,7 +275,7 @@ TEST_CASE("Rules over several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
-TEST_CASE("--quiet is short for log.quiet") {
+TEST_CASE("quiet is short for log.quiet") {
     CHECK(config_of({"--quiet"}).log.quiet);
     CHECK(config_of({"--quiet=true"}).log.quiet);
     CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
