@@ -21,7 +21,7 @@ enum class Reduce : uint8_t { sum, max };
 
 class Communicator {
 public:
-    struct Handle;  ///< the MPI communicator; known in src/comm (and to parallel HDF5 through native())
+    struct Handle;  ///< the MPI communicator; known in src/comm alone
 
     /// Takes the handle over. `name` is what messages call it: "dp_replicate x dp_shard".
     Communicator(std::unique_ptr<Handle> handle, std::string name);
