@@ -142,7 +142,8 @@ def compare(python, shape, dtype, given, has_bf16):
         ours.append(speed)
         peaks.append(peak)
         if alternation < torch_runs:
-            speed, version = run_torch(python, shape, dtype, given.threads, 4 if emulated else 8)
+            long = emulated or SHAPES[shape][1] > 4096
+            speed, version = run_torch(python, shape, dtype, given.threads, 4 if long else 8)
             theirs.append(speed)
         print(f"{shape} {dtype} run {alternation + 1}: coeus {ours[-1]:,.0f} tok/s"
               + (f", PyTorch {theirs[-1]:,.0f} tok/s" if alternation < torch_runs else ""), flush=True)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 for program in build/bench/bench_*; do
     if [ -x "$program" ] && [ -f "$program" ]; then
         echo "== $program"
-        "$program" --benchmark_min_time=0.1
+        "$program" --benchmark_min_time=0.02
     fi
 done
 echo "== tokenizers"

@@ -140,6 +140,19 @@ Communicator Communicator::self() {
     return {std::make_unique<Handle>(MPI_COMM_NULL), "self"};
 }
 
+Communicator Communicator::planned(int rank, int size, const std::string& name) {
+    Communicator c(std::make_unique<Handle>(MPI_COMM_NULL), name);
+    c.rank_ = rank;
+    c.size_ = size;
+    c.planned_ = true;
+    return c;
+}
+
+const Communicator& alone() {
+    static const Communicator self = Communicator::self();
+    return self;
+}
+
 Communicator Communicator::split(int color, const std::string& name) const {
     if (handle_->comm == MPI_COMM_NULL) return {std::make_unique<Handle>(MPI_COMM_NULL), name};
     MPI_Comm comm = MPI_COMM_NULL;
@@ -149,10 +162,6 @@ Communicator Communicator::split(int color, const std::string& name) const {
 
 int64_t Communicator::reduction_bytes(int ranks) {
     return ranks == 1 ? 0 : Handle::bytes_from_each(ranks) * ranks;
-}
-
-int64_t Communicator::native() const {
-    return handle_->comm == MPI_COMM_NULL ? -1 : int64_t(MPI_Comm_c2f(handle_->comm));
 }
 
 // out (at most one piece) = sum over ranks of `in` at [first + rank * stride]; each rank owns one such part.
@@ -178,13 +187,14 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
 void Communicator::reduce_scatter(Tensor out, Tensor in) const {
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
+    if (planned_ || (size_ == 1 && out.data == in.data)) return;
     const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
     for (int64_t first = 0; first < out.count(); first += piece)
         reduce_piece(part(out, first, std::min(piece, out.count() - first)), in, first, out.count());
 }
 
 void Communicator::all_reduce(Tensor inout, Reduce op) const {
-    if (size_ == 1 || inout.count() == 0) return;
+    if (planned_ || size_ == 1 || inout.count() == 0) return;
     if (op == Reduce::max) {
         const int64_t piece = max_message_bytes / size_of(inout.dtype);
         for (int64_t first = 0; first < inout.count(); first += piece) {
@@ -227,6 +237,7 @@ int64_t Communicator::all_reduce(int64_t value, Reduce op) const {
 void Communicator::all_gather(Tensor out, Tensor in) const {
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
+    if (planned_) return;
     void* own = part(out, rank_ * in.count(), in.count()).data;
     if (own != in.data) std::memcpy(own, in.data, size_t(in.bytes()));
     if (size_ == 1) return;
@@ -239,7 +250,7 @@ void Communicator::all_gather(Tensor out, Tensor in) const {
 }
 
 void Communicator::broadcast(Tensor inout, int root) const {
-    if (size_ == 1) return;
+    if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");
     auto* bytes = static_cast<std::byte*>(inout.data);
     for (int64_t first = 0; first < inout.bytes(); first += max_message_bytes) {
@@ -250,21 +261,23 @@ void Communicator::broadcast(Tensor inout, int root) const {
 
 void Communicator::send(Tensor tensor, int peer) const {
     require(tensor.dense(), "send needs dense rows");
+    if (planned_) return;
     COEUS_CHECK_MPI(MPI_Send(tensor.data, as_count(tensor.bytes()), MPI_BYTE, peer, 1, handle_->comm));
 }
 
 void Communicator::recv(Tensor tensor, int peer) const {
     require(tensor.dense(), "recv needs dense rows");
+    if (planned_) return;
     COEUS_CHECK_MPI(
         MPI_Recv(tensor.data, as_count(tensor.bytes()), MPI_BYTE, peer, 1, handle_->comm, MPI_STATUS_IGNORE));
 }
 
 void Communicator::barrier() const {
-    if (size_ > 1) COEUS_CHECK_MPI(MPI_Barrier(handle_->comm));
+    if (size_ > 1 && !planned_) COEUS_CHECK_MPI(MPI_Barrier(handle_->comm));
 }
 
 void Communicator::patient_barrier() const {
-    if (size_ == 1) return;
+    if (planned_ || size_ == 1) return;
     MPI_Request request = MPI_REQUEST_NULL;
     COEUS_CHECK_MPI(MPI_Ibarrier(handle_->comm, &request));
     auto pause = std::chrono::microseconds(10);

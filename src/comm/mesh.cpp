@@ -122,16 +122,37 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
 
 Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {
     require(world_.size() == shape_.ranks(), "the mesh needs as many ranks as its degrees say");
+    const auto group = [&](unsigned axes, const std::string& name) {
+        return world_.is_planned() ? Communicator::planned(rank(axes), size(axes), name)
+                                   : world_.split(shape_.group_of(world_.rank(), axes), name);
+    };
     std::vector<unsigned> wanted(all_axes.begin(), all_axes.end());
-    wanted.insert(wanted.end(), {dp, fsdp, loss_axes});
-    for (unsigned axes : wanted)
-        groups_.emplace(axes, world_.split(shape_.group_of(world_.rank(), axes), axes_name(axes)));
+    wanted.insert(wanted.end(), {dp, fsdp, loss_axes, owner_axes});
+    for (unsigned axes : wanted) groups_.emplace(axes, group(axes, axes_name(axes)));
+    gradient_reduction_ =
+        std::make_unique<Communicator>(group(fsdp, axes_name(fsdp) + ", reduction of gradients"));
+}
+
+Mesh Mesh::planned(const MeshShape& shape, int rank) {
+    return {Communicator::planned(rank, shape.ranks(), "world"), shape};
 }
 
 const Communicator& Mesh::operator[](unsigned axes) const {
     const auto it = groups_.find(axes);
     if (it == groups_.end()) throw LogicError("the mesh has no communicator for " + axes_name(axes));
     return it->second;
+}
+
+const Mesh& mesh_of_one() {
+    static const Mesh mesh(Communicator::self(), {});
+    return mesh;
+}
+
+int64_t Mesh::reduction_bytes() const {
+    int64_t bytes = 0;
+    for (const unsigned axes : {unsigned(fsdp), unsigned(dp_replicate), unsigned(tp)})
+        bytes += Communicator::reduction_bytes(size(axes));
+    return bytes;
 }
 
 }  // namespace coeus

@@ -38,15 +38,24 @@ Rows share_of(const CheckpointTensor& tensor, size_t number) {
 
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
                                                  bool optimizer) {
+    const ShardPlace& place = parameters.place();
     std::vector<CheckpointTensor> all;
     const auto add = [&](const char* group, Tensor Storage::*member) {
-        for (const Storage& storage : parameters.storages())
-            for (const Param& param : storage.params())
+        for (const Storage& storage : parameters.storages()) {
+            for (const Param& param : storage.params()) {
+                const Storage::Piece piece = storage.owned(param, storage.*member);
+                // every tensor-parallel rank has all of what they do not divide
+                const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
+                const int copies = divided ? 1 : place.tp, copy = divided ? 0 : place.tp_rank;
                 all.push_back({.path = group + param.name,
                                .shape = param.shape,
-                               .local = storage.rows_of(param, storage.*member),
-                               .replica = replicas.rank(),
-                               .replicas = replicas.size()});
+                               .local = piece.rows,
+                               .first_row = piece.first_row,
+                               .first_col = piece.first_col,
+                               .replica = replicas.rank() * copies + copy,
+                               .replicas = replicas.size() * copies});
+            }
+        }
     };
     add("model/", &Storage::master);
     if (optimizer) {

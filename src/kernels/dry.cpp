@@ -12,8 +12,8 @@ struct Dry {
     static void gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor) {
         exec.workspace.touch(workspace::gemm(d, a, b, exec.threads));
     }
-    static void embedding(Exec&, Tensor, Tensor, Tensor) {}
-    static void embedding_backward(Exec&, Tensor, Tensor, Tensor) {}
+    static void embedding(Exec&, Tensor, Tensor, Tensor, VocabularyPart) {}
+    static void embedding_backward(Exec&, Tensor, Tensor, Tensor, VocabularyPart) {}
     static void rms_norm(Exec&, Tensor, Tensor, Tensor, Tensor, double) {}
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
@@ -39,7 +39,10 @@ struct Dry {
     }
     static void swiglu(Exec&, Tensor, Tensor) {}
     static void swiglu_backward(Exec&, Tensor, Tensor, Tensor) {}
-    static void cross_entropy(Exec&, Tensor, Tensor, Tensor, Tensor, const StepScalars&) {}
+    static void log_sum_exp(Exec&, Tensor, Tensor, Tensor, Tensor, VocabularyPart) {}
+    static void add_log_sum_exp(Exec&, Tensor, Tensor) {}
+    static void cross_entropy(Exec&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, VocabularyPart,
+                              const StepScalars&) {}
     static void cast(Exec&, Tensor, Tensor) {}
     static void add(Exec&, Tensor, Tensor) {}
     static void zero(Exec&, Tensor) {}

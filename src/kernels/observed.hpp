@@ -34,10 +34,10 @@ inline Cost gemm(Tensor d, Operand a, Operand b, Tensor c) {
     const double depth = double(a.is_transposed ? a.tensor.rows() : a.tensor.cols());
     return {"gemm", 2 * double(d.count()) * depth, bytes(d, a.tensor, b.tensor) + (c ? bytes(c) : 0)};
 }
-inline Cost embedding(Tensor y, Tensor tokens, Tensor) {
+inline Cost embedding(Tensor y, Tensor tokens, Tensor, VocabularyPart) {
     return {"embedding", 0, 2 * bytes(y) + bytes(tokens)};
 }
-inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens) {
+inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart) {
     return {"embedding_backward", double(dy.count()),
             bytes(dy, tokens) + 2 * double(dy.count() * size_of(dtable.dtype))};
 }
@@ -83,9 +83,16 @@ inline Cost swiglu(Tensor y, Tensor gate_up) {
 inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
     return {"swiglu_backward", 12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
 }
-inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, const StepScalars&) {
-    return {"cross_entropy", 6 * double(logits.count()),
-            bytes(losses, logits, labels) + (dlogits ? bytes(dlogits) : 0)};
+inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor labels, VocabularyPart) {
+    return {"log_sum_exp", 3 * double(logits.count()), bytes(lse, at_label, logits, labels)};
+}
+inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
+    return {"add_log_sum_exp", 3 * double(parts.count()), bytes(lse, parts)};
+}
+inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                          Tensor at_label, VocabularyPart, const StepScalars&) {
+    return {"cross_entropy", dlogits ? 3 * double(logits.count()) : 0,
+            bytes(losses, labels, lse, at_label) + (dlogits ? bytes(dlogits, logits) : 0)};
 }
 inline Cost cast(Tensor out, Tensor a) {
     return {"cast", 0, bytes(out, a)};
@@ -145,6 +152,8 @@ constexpr Kernels observed_table(const char* name) {
         .attention_cached = Observed<Backend::attention_cached, cost::attention_cached>::call,
         .swiglu = Observed<Backend::swiglu, cost::swiglu>::call,
         .swiglu_backward = Observed<Backend::swiglu_backward, cost::swiglu_backward>::call,
+        .log_sum_exp = Observed<Backend::log_sum_exp, cost::log_sum_exp>::call,
+        .add_log_sum_exp = Observed<Backend::add_log_sum_exp, cost::add_log_sum_exp>::call,
         .cross_entropy = Observed<Backend::cross_entropy, cost::cross_entropy>::call,
         .cast = Observed<Backend::cast, cost::cast>::call,
         .add = Observed<Backend::add, cost::add>::call,

@@ -42,8 +42,8 @@ Tensor Attention::forward(Ctx& c, Tensor x, Tensor residual) const {
     Tensor qkv = wqkv_.forward(c, x);
     c.k.rope(c.exec, Heads(qkv, config_).rotated, rope_->view(), c.batch.positions, config_.head_dim,
              config_.rope_layout, false);
-    Tensor out = c.frame.keep(x.dtype, {x.rows(), config_.heads * config_.head_dim});
-    Tensor lse = c.frame.keep(rope_->view().dtype, {config_.heads, x.rows()});
+    Tensor out = c.frame.keep(x.dtype, {qkv.rows(), config_.heads * config_.head_dim});
+    Tensor lse = c.frame.keep(rope_->view().dtype, {config_.heads, qkv.rows()});
     c.kv.forward(c, tensors(c.batch, qkv, out, lse));
     c.frame.push(this, qkv);
     c.frame.push(this, out);

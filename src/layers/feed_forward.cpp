@@ -5,7 +5,7 @@ namespace coeus {
 
 Tensor FeedForward::forward(Ctx& c, Tensor x, Tensor residual) const {
     const Tensor gate_up = w13_.forward(c, x);
-    Tensor activated = c.frame.keep(x.dtype, {x.rows(), gate_up.cols() / 2});
+    Tensor activated = c.frame.keep(x.dtype, {gate_up.rows(), gate_up.cols() / 2});
     c.k.swiglu(c.exec, activated, gate_up);
     c.frame.push(this, gate_up);
     return w2_.forward(c, activated, residual);

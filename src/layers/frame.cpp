@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/frame.hpp"
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/tokens.hpp"
 
 #include <algorithm>
 
@@ -31,7 +31,9 @@ Tensor Frame::pop(const void* owner) {
 void Frame::later(Ctx& c, const WeightGradient& gradient) {
     if (!gradient.storage->trainable()) return;
     const Tensor g = gradient.storage->g;
-    c.k.gemm(c.exec, g, transposed(gradient.dy), gradient.x, g);
+    const Scope temps(c.temp);
+    const Tensor x = gradient.x_is_scattered ? gather_tokens(c, gradient.x) : gradient.x;
+    c.k.gemm(c.exec, g, transposed(gradient.dy), x, g);
 }
 
 void Frame::rewind(const Mark& mark) {

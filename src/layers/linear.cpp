@@ -1,21 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/linear.hpp"
 
+#include "coeus/layers/tokens.hpp"
+
 namespace coeus {
 
-Tensor Linear::forward(Ctx& c, Tensor x, Tensor residual) const {
-    const Tensor w = weight_->w;
-    Tensor y = c.frame.keep(x.dtype, {x.rows(), w.rows()});
-    c.k.gemm(c.exec, y, x, transposed(w), residual);
+Tensor ColLinear::forward(Ctx& c, Tensor x) const {
+    const Tensor y = c.frame.keep(x.dtype, {x.rows() * c.tp.size(), weight_->w.rows()});
+    const Scope temps(c.temp);
+    c.k.gemm(c.exec, y, gather_tokens(c, x), transposed(weight_->w), {});
     c.frame.push(this, x);
     return y;
 }
 
-Tensor Linear::backward(Ctx& c, Tensor dy) const {
+Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
     const Tensor x = c.frame.pop(this);
-    Tensor dx = c.temp.alloc(x.dtype, x.shape);
-    c.k.gemm(c.exec, dx, dy, weight_->w, {});
-    c.frame.later(c, {weight_, x, dy});
+    const Tensor dx = c.temp.alloc(x.dtype, x.shape);
+    {
+        const Scope temps(c.temp);
+        const Tensor parts = parts_of(c, dx);
+        c.k.gemm(c.exec, parts, dy, weight_->w, {});
+        scatter_tokens(c, dx, parts);
+    }
+    c.frame.later(c, {.storage = weight_, .x = x, .dy = dy, .x_is_scattered = true});
+    return dx;
+}
+
+Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
+    const Tensor w = weight_->w;
+    const int64_t rows = x.rows() / c.tp.size();
+    const Tensor y = c.frame.keep(x.dtype, {rows, w.rows()});
+    const Scope temps(c.temp);
+    const Tensor parts = parts_of(c, y);
+    for (int rank = 0; rank < c.tp.size(); ++rank)
+        c.k.gemm(c.exec, parts.slice_rows(rank * rows, rows), x.slice_rows(rank * rows, rows), transposed(w),
+                 rank == c.tp.rank() ? residual : Tensor{});
+    scatter_tokens(c, y, parts);
+    c.frame.push(this, x);
+    return y;
+}
+
+Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
+    const Tensor x = c.frame.pop(this);
+    const Tensor dx = c.temp.alloc(x.dtype, x.shape);
+    const Scope temps(c.temp);
+    const Tensor all = gather_tokens(c, dy);
+    c.k.gemm(c.exec, dx, all, weight_->w, {});
+    c.frame.later(c, {.storage = weight_, .x = x, .dy = all});
     return dx;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/loss_head.hpp"
 
+#include "coeus/layers/embedding.hpp"
+#include "coeus/layers/tokens.hpp"
+
 #include <algorithm>
 
 namespace coeus {
@@ -10,18 +13,18 @@ namespace {
 // Rows of a chunk: logits of about 8 MiB, which the last-level cache holds, but enough rows for an efficient
 // GEMM.
 int64_t chunk_rows(int64_t tokens, int64_t vocabulary, Dtype dtype) {
-    const int64_t fitting = (int64_t(8) << 20) / (vocabulary * size_of(dtype)) / 64 * 64;
+    const int64_t fitting = (int64_t(8) << 20) / (std::max<int64_t>(1, vocabulary) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
 }  // namespace
 
-// Calls each(first row, logits [n, V], losses [n]) with the logits of n rows.
+// Calls each(first row, logits [n, V/P], losses [n]) with the logits of n rows of normed [T, D].
 template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
     const int64_t rows = chunk_rows(normed.rows(), output_->w.rows(), normed.dtype);
     const Scope temps(c.temp);
-    Tensor losses = c.temp.alloc(output_->g.dtype, {normed.rows()});
+    const Tensor losses = c.temp.alloc(output_->g.dtype, {normed.rows()});
     const Tensor logits = c.temp.alloc(normed.dtype, {rows, output_->w.rows()});
     for (int64_t first = 0; first < normed.rows(); first += rows) {
         const int64_t n = std::min(rows, normed.rows() - first);
@@ -32,15 +35,34 @@ void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
     c.k.sum(c.exec, &c.scalars.loss, losses);
 }
 
+void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const {
+    const VocabularyPart part = vocabulary_part(*output_);
+    const int64_t n = logits.rows(), ranks = c.tp.size();
+    const Scope temps(c.temp);
+    const Tensor parts = c.temp.alloc(losses.dtype, {ranks, n});  // log sum exp of each rank's columns
+    const Tensor own = parts.slice_rows(c.tp.rank(), 1).reshape({n}), lse = c.temp.alloc(losses.dtype, {n}),
+                 at_label = c.temp.alloc(losses.dtype, {n});
+    c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part);
+    c.tp.all_gather(parts.reshape({ranks * n}), own);
+    c.tp.all_reduce(at_label);
+    if (ranks > 1) c.k.add_log_sum_exp(c.exec, lse, parts);
+    c.k.cross_entropy(c.exec, losses, dlogits, logits, labels, ranks > 1 ? lse : own, at_label, part, c.scalars);
+}
+
 void LossHead::forward(Ctx& c, Tensor x) const {
     const Tensor normed = norm_->forward(c, x);
     const Tensor dnormed = c.frame.keep(x.dtype, x.shape);
-    for_each_chunk(c, normed, [&](int64_t first, Tensor logits, Tensor losses) {
-        const int64_t n = logits.rows();
-        c.k.cross_entropy(c.exec, losses, logits, logits, c.batch.labels.slice_rows(first, n), c.scalars);
-        c.k.gemm(c.exec, dnormed.slice_rows(first, n), logits, output_->w, {});
-        c.frame.later(c, {output_, normed.slice_rows(first, n), logits});
-    });
+    {
+        const Scope temps(c.temp);
+        const Tensor all = gather_tokens(c, normed), dall = parts_of(c, dnormed);
+        for_each_chunk(c, all, [&](int64_t first, Tensor logits, Tensor losses) {
+            const int64_t n = logits.rows();
+            losses_of(c, losses, logits, logits, c.batch.labels.slice_rows(first, n));
+            c.k.gemm(c.exec, dall.slice_rows(first, n), logits, output_->w, {});
+            c.frame.later(c, {.storage = output_, .x = all.slice_rows(first, n), .dy = logits});
+        });
+        scatter_tokens(c, dnormed, dall);
+    }
     c.frame.push(this, dnormed);
 }
 
@@ -50,13 +72,15 @@ Tensor LossHead::backward(Ctx& c) const {
 }
 
 void LossHead::evaluate(Ctx& c, Tensor x) const {
-    for_each_chunk(c, norm_->forward(c, x), [&](int64_t first, Tensor logits, Tensor losses) {
-        c.k.cross_entropy(c.exec, losses, {}, logits, c.batch.labels.slice_rows(first, logits.rows()),
-                          c.scalars);
+    const Tensor normed = norm_->forward(c, x);
+    const Scope temps(c.temp);
+    for_each_chunk(c, gather_tokens(c, normed), [&](int64_t first, Tensor logits, Tensor losses) {
+        losses_of(c, losses, {}, logits, c.batch.labels.slice_rows(first, logits.rows()));
     });
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
+    require(c.tp.size() == 1, "logits for a reader are computed by one rank alone");
     c.k.gemm(c.exec, logits, norm_->forward(c, x), transposed(output_->w), {});
 }
 

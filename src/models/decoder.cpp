@@ -32,6 +32,7 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
             .name = prefix + name + ".weight", .shape = {rows, cols}, .init = init, .shard = {.tp = split}};
     };
     const int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
+    const int tp = parameters.place().tp;
 
     auto attention_norm = make_norm(parameters, prefix + "attention_norm", m);
     const Storage& wqkv = parameters.add({weight("attention.wq", q, m.dim, plain, Split::rows),
@@ -44,8 +45,8 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
                         weight("feed_forward.w3", m.ffn_hidden, m.dim, scaled, Split::rows)});
     const Storage& w2 = parameters.add(weight("feed_forward.w2", m.dim, m.ffn_hidden, scaled, Split::cols));
 
-    const AttentionConfig attention = {.heads = m.heads,
-                                       .kv_heads = m.kv_heads,
+    const AttentionConfig attention = {.heads = m.heads / tp,
+                                       .kv_heads = m.kv_heads / tp,
                                        .head_dim = m.head_dim,
                                        .rope_layout = m.rope_layout,
                                        .layer = layer};
@@ -55,12 +56,14 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
 
 }  // namespace
 
-Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions)
+Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
+                 const ShardPlace& place)
     : config_(config),
-      parameters_(types),
+      parameters_(types, place),
       rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
+    parameters_.begin_unit();
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
@@ -68,14 +71,18 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                                             .init = config.tied ? output_init : Init::normal(1),
                                             .shard = {.tp = Split::rows}});
     embedding_ = std::make_unique<Embedding>(table);
-    for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (config.tied) head_ = std::make_unique<LossHead>(make_norm(parameters_, "norm", config), table);
+    for (int64_t layer = 0; layer < config.layers; ++layer) {
+        parameters_.begin_unit();
         blocks_.push_back(make_block(parameters_, layer, config, rope_));
+    }
+    if (config.tied) return;
+    parameters_.begin_unit();
     auto norm = make_norm(parameters_, "norm", config);
-    const Storage& output = config.tied ? table
-                                        : parameters_.add({.name = "output.weight",
-                                                           .shape = {config.vocab, config.dim},
-                                                           .init = output_init,
-                                                           .shard = {.tp = Split::rows}});
+    const Storage& output = parameters_.add({.name = "output.weight",
+                                             .shape = {config.vocab, config.dim},
+                                             .init = output_init,
+                                             .shard = {.tp = Split::rows}});
     head_ = std::make_unique<LossHead>(std::move(norm), output);
 }
 

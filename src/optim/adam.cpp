@@ -19,26 +19,37 @@ void Adam::begin_step(StepScalars& scalars, uint64_t step, double learning_rate,
 }
 
 void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                        StepScalars& scalars, double max_norm) const {
-    for (const Storage& storage : parameters.storages())
-        if (storage.trainable()) kernels.sum_of_squares(exec, &scalars.squared_norm, storage.g);
+                        StepScalars& scalars, double max_norm, const Communicator& owners) const {
+    for (const Storage& storage : parameters.storages()) {
+        const bool counted_elsewhere = storage.is_partial() && parameters.place().tp_rank > 0;
+        if (storage.trainable() && !counted_elsewhere)
+            kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
+    }
+    scalars.squared_norm = owners.all_reduce(scalars.squared_norm);
     kernels.finish_norm(exec, scalars, max_norm);
 }
 
 void Adam::update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                   const StepScalars& scalars) const {
+    const bool has_copy = !parameters.is_sharded() && parameters.types().compute != parameters.types().master;
     for (const Storage& storage : parameters.storages()) {
         if (!storage.trainable()) continue;
         for (const Param& param : storage.params()) {
+            const auto owned = [&](Tensor of) { return storage.owned(param, of).rows; };
+            const Storage::Piece piece = storage.owned(param, storage.master);
+            if (piece.rows.count() == 0) continue;
+            const int64_t global_cols = param.shape.cols();
             AdamOptions options = options_;
             options.stream = stream_of(param.name);
-            const bool has_compute = parameters.types().compute != parameters.types().master;
+            options.first_index = uint64_t(piece.first_row * global_cols + piece.first_col);
+            options.run = piece.rows.cols();
+            options.stride = uint64_t(global_cols);
             kernels.adam(exec,
-                         {.master = storage.rows_of(param, storage.master),
-                          .exp_avg = storage.rows_of(param, storage.exp_avg),
-                          .exp_avg_sq = storage.rows_of(param, storage.exp_avg_sq),
-                          .grad = storage.rows_of(param, storage.g),
-                          .compute = has_compute ? storage.rows_of(param, storage.w) : Tensor{}},
+                         {.master = piece.rows,
+                          .exp_avg = owned(storage.exp_avg),
+                          .exp_avg_sq = owned(storage.exp_avg_sq),
+                          .grad = owned(storage.gradient),
+                          .compute = has_copy ? owned(storage.w) : Tensor{}},
                          options, scalars);
         }
     }

@@ -27,14 +27,15 @@ Batch planned_batch(const BatchShape& shape) {
 }
 
 template <class Pass>
-Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Pass& pass) {
+Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Communicator& tp,
+                 const Pass& pass) {
     Exec exec;
     exec.threads = threads;
     Frame frame;
     Arena temp;
     StepScalars scalars;
     const Batch batch = planned_batch(shape);
-    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange};
+    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp};
     pass(c);
     return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
 }
@@ -52,6 +53,8 @@ std::vector<std::pair<std::string, int64_t>> terms_by_size(const MemoryPlan& pla
         {"weights in the compute type", plan.state.compute},
         {"gradients", plan.state.gradients},
         {"optimizer moments", plan.state.moments},
+        {"gathered weights", plan.gathered.weights},
+        {"unreduced gradients", plan.gathered.gradients},
         {"activations", plan.activations},
         {"temporaries", plan.temporaries},
         {"kernel workspace", plan.workspace},
@@ -93,19 +96,20 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 }  // namespace
 
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads) {
+                         int threads, const Mesh& mesh) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    take_larger(plan, measure(training, threads, local_exchange(), [&](Ctx& c) {
+    take_larger(plan, measure(training, threads, local_exchange(), mesh[tp], [&](Ctx& c) {
                     stage.forward_backward(c);
                     for (const Storage& storage : decoder.parameters().storages())
-                        c.k.sum_of_squares(c.exec, nullptr, storage.g);
+                        c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
                 }));
     if (validation.sequences > 0)
-        take_larger(plan, measure(validation, threads, local_exchange(), [&](Ctx& c) { stage.evaluate(c); }));
+        take_larger(plan, measure(validation, threads, local_exchange(), mesh[tp],
+                                  [&](Ctx& c) { stage.evaluate(c); }));
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
     return plan;
@@ -126,7 +130,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
                      step = {.sequences = cache.sequences(), .seq_len = 1};
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        take_larger(plan, measure(shape, threads, exchange, [&](Ctx& c) {
+        take_larger(plan, measure(shape, threads, exchange, alone(), [&](Ctx& c) {
                         const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
                         stage.last_logits(c, logits);
                         c.k.sum(c.exec, nullptr, logits);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/param.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 double Init::value(const RandomStream& stream, uint64_t index) const {
@@ -12,6 +14,18 @@ double Init::value(const RandomStream& stream, uint64_t index) const {
         u = below + u * (1 - 2 * below);
     }
     return std * normal_quantile(u);
+}
+
+Extent Param::part(int tp, int tp_rank) const {
+    Extent e = {.rows = shape.rows(), .cols = shape.cols()};
+    const auto split = [&](int64_t& first, int64_t& count) {
+        const int64_t each = div_ceil(count, tp), all = count;
+        first = std::min(all, tp_rank * each);
+        count = std::min(each, all - first);
+    };
+    if (shard.tp == Split::rows) split(e.first_row, e.rows);
+    if (shard.tp == Split::cols) split(e.first_col, e.cols);
+    return e;
 }
 
 }  // namespace coeus

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t alignment = 64;  // bytes, of every matrix
 
 int64_t padded_bytes(const Storage& storage, Dtype dtype) {
-    return round_up(storage.shape().count() * size_of(dtype), alignment);
+    return round_up(storage.shard_shape().count() * size_of(dtype), alignment);
 }
 
 int64_t padded_bytes(const std::deque<Storage>& storages, Dtype dtype) {
@@ -19,31 +19,46 @@ int64_t padded_bytes(const std::deque<Storage>& storages, Dtype dtype) {
     return bytes;
 }
 
-// Points one kind of tensor of all storages into a buffer, one after the other.
-void lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buffer& buffer, Dtype dtype) {
+// Points one kind of tensor of all storages into a buffer, one after the other; the partial ones first.
+// Returns the bytes of these.
+int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buffer& buffer, Dtype dtype) {
     std::byte* at = buffer.data();
-    for (Storage& storage : storages) {
-        storage.*kind = Tensor(at, dtype, storage.shape());
-        at += padded_bytes(storage, dtype);
+    int64_t partial_bytes = 0;
+    for (const bool partial : {true, false}) {
+        for (Storage& storage : storages) {
+            if (storage.is_partial() != partial) continue;
+            storage.*kind = Tensor(at, dtype, storage.shard_shape());
+            at += padded_bytes(storage, dtype);
+        }
+        if (partial) partial_bytes = at - buffer.data();
     }
+    return partial_bytes;
 }
 
 }  // namespace
 
+size_t Parameters::begin_unit() {
+    units_.push_back({storages_.size(), 0});
+    return units_.size() - 1;
+}
+
 Storage& Parameters::add(std::vector<Param> params) {
-    return storages_.emplace_back(std::move(params), types_);
+    if (units_.empty()) begin_unit();
+    ++units_.back().count;
+    return storages_.emplace_back(std::move(params), types_, place_);
 }
 
 int64_t Parameters::count() const {
     int64_t n = 0;
-    for (const Storage& storage : storages_) n += storage.shape().count();
+    for (const Storage& storage : storages_)
+        for (const Param& param : storage.params()) n += param.shape.count();
     return n;
 }
 
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
     b.master = padded_bytes(storages_, types_.master);
-    if (types_.compute != types_.master) b.compute = padded_bytes(storages_, types_.compute);
+    if (!is_sharded() && types_.compute != types_.master) b.compute = padded_bytes(storages_, types_.compute);
     if (with_optimizer) {
         b.gradients = padded_bytes(storages_, types_.accumulate());
         b.moments = 2 * padded_bytes(storages_, types_.master);
@@ -56,11 +71,13 @@ void Parameters::allocate(bool with_optimizer) {
     master_ = Buffer(b.master, "weights");
     lay_out(storages_, &Storage::master, master_, types_.master);
     if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type");
-    lay_out(storages_, &Storage::w, b.compute > 0 ? compute_ : master_, types_.compute);
+    if (!is_sharded()) lay_out(storages_, &Storage::w, b.compute > 0 ? compute_ : master_, types_.compute);
     if (!with_optimizer) return;
+    const Dtype acc = types_.accumulate();
     gradient_ = Buffer(b.gradients, "gradients");
-    lay_out(storages_, &Storage::g, gradient_, types_.accumulate());
-    gradients_ = Tensor(gradient_.data(), types_.accumulate(), {b.gradients / size_of(types_.accumulate())});
+    partial_count_ = lay_out(storages_, &Storage::gradient, gradient_, acc) / size_of(acc);
+    if (!is_sharded()) lay_out(storages_, &Storage::g, gradient_, acc);
+    gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
     moment1_ = Buffer(b.moments / 2, "first moments");
     lay_out(storages_, &Storage::exp_avg, moment1_, types_.master);
     moment2_ = Buffer(b.moments / 2, "second moments");
@@ -70,14 +87,19 @@ void Parameters::allocate(bool with_optimizer) {
 void Parameters::initialise(uint64_t seed, int threads) {
     for (const Storage& storage : storages_) {
         for (const Param& param : storage.params()) {
-            const Tensor values = storage.rows_of(param, storage.master);
+            const Storage::Piece piece = storage.owned(param, storage.master);
+            const Tensor values = piece.rows;
+            const int64_t cols = std::max<int64_t>(1, values.cols());
             const RandomStream stream(seed, param.name);
             const auto fill = [&](int64_t first, int64_t last) {
-                for (int64_t i = first; i < last; ++i)
-                    set_element(values, i, param.init.value(stream, uint64_t(i)));
+                for (int64_t i = first; i < last; ++i) {
+                    const int64_t row = piece.first_row + i / cols, col = piece.first_col + i % cols;
+                    set_element(values, i,
+                                param.init.value(stream, uint64_t(row * param.shape.cols() + col)));
+                }
             };
             std::vector<std::jthread> workers;
-            const int64_t share = div_ceil(values.count(), threads);
+            const int64_t share = std::max<int64_t>(1, div_ceil(values.count(), threads));
             for (int64_t first = share; first < values.count(); first += share)
                 workers.emplace_back(fill, first, std::min(first + share, values.count()));
             fill(0, std::min(share, values.count()));
@@ -86,7 +108,7 @@ void Parameters::initialise(uint64_t seed, int threads) {
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {
-    if (types_.compute == types_.master) return;
+    if (is_sharded() || types_.compute == types_.master) return;
     for (const Storage& storage : storages_) kernels.cast(exec, storage.w, storage.master);
 }
 

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/storage.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
-Storage::Storage(std::vector<Param> params, const StateTypes& types) : params_(std::move(params)) {
+namespace {
+
+// n rows of such a shape, a vector's elements being its rows.
+Shape with_rows(const Shape& like, int64_t rows) {
+    return like.rank == 1 ? Shape{rows} : Shape{rows, like.cols()};
+}
+
+}  // namespace
+
+Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place)
+    : params_(std::move(params)), fsdp_(place.fsdp) {
     require(!params_.empty(), "a storage holds at least one parameter");
     int64_t rows = 0;
     for (Param& param : params_) {
@@ -11,17 +23,41 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types) : params_(s
                 "parameters of one storage have equal columns");
         require(param.trainable == params_.front().trainable,
                 "parameters of one storage are trained together or not at all");
+        require(param.shard.tp == params_.front().shard.tp, "parameters of one storage are divided alike");
+        param.local = param.part(place.tp, place.tp_rank);
         param.first_row = rows;
-        rows += param.rows();
+        rows += param.local.rows;
     }
-    shape_ = params_.size() == 1 ? params_.front().shape : Shape{rows, params_.front().shape.cols()};
+    const Param& first = params_.front();
+    const bool whole = params_.size() == 1 && first.local.rows == first.shape.rows() &&
+                       first.local.cols == first.shape.cols();
+    shape_ = whole                   ? first.shape
+             : first.shape.rank == 1 ? Shape{rows}
+                                     : Shape{rows, first.local.cols};
+    rows_per_shard_ = div_ceil(rows, fsdp_);
+    shard_first_row_ = std::min(rows, place.fsdp_rank * rows_per_shard_);
+    const int64_t owned_rows = std::min(rows_per_shard_, rows - shard_first_row_);
+    shard_shape_ = owned_rows == rows ? shape_ : with_rows(shape_, owned_rows);
     // types and shapes are known before there is memory, so that a planning run can read them
     w = Tensor(nullptr, types.compute, shape_);
     g = Tensor(nullptr, types.accumulate(), shape_);
+    gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
 }
 
 Tensor Storage::rows_of(const Param& param, Tensor of) const {
-    return of.slice_rows(param.first_row, param.rows()).reshape(param.shape);
+    const Tensor rows = of.slice_rows(param.first_row, param.local.rows);
+    return rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows;
+}
+
+Storage::Piece Storage::owned(const Param& param, Tensor of) const {
+    const int64_t last_owned = shard_first_row_ + shard_shape_.rows();
+    const int64_t begin = std::max(param.first_row, shard_first_row_),
+                  end = std::max(begin, std::min(param.first_row + param.local.rows, last_owned));
+    const int64_t first = begin < end ? begin - shard_first_row_ : 0;
+    const Tensor rows = of.slice_rows(first, end - begin);
+    return {.rows = rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows,
+            .first_row = param.local.first_row + (begin - param.first_row),
+            .first_col = param.local.first_col};
 }
 
 }  // namespace coeus

@@ -23,26 +23,46 @@ Batch batch_of(const MicroBatch& micro_batch, int64_t seq_len, Tensor positions)
             .document_start = micro_batch.document_start};
 }
 
+ShardPlace place_in(const MeshShape& mesh, int rank) {
+    return {.tp = mesh.tp,
+            .tp_rank = mesh.coordinate(rank, tp),
+            .fsdp = mesh.size(fsdp),
+            .fsdp_rank = mesh.rank_in(rank, fsdp)};
+}
+
 }  // namespace
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(options),
-      decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len)),
+      decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
+               place_in(options.mesh, options.rank)),
       stage_(decoder_),
-      adam_(options.adam),
-      plan_(plan_training(decoder_, options.training, options.validation, options.threads)) {
+      adam_(options.adam) {
     exec_.threads = options.threads;
+    if (decoder_.parameters().is_sharded()) {
+        options_.gather.threads = options.threads;
+        stage_ = Stage(decoder_, &gathered_.emplace(decoder_.parameters(), options_.gather));
+    }
+    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    plan_ = plan_training(decoder_, options.training, options.validation, options.threads, mesh);
+    if (gathered_) plan_.gathered = gathered_->bytes();
     plan_.batches = token_id_bytes(options.training, options.micro_batches, options.validation);
-    plan_.reduction = Communicator::reduction_bytes(options.data_ranks);
+    plan_.reduction = mesh.reduction_bytes();
 }
 
-void Engine::allocate() {
+void Engine::allocate(const Mesh& mesh) {
+    mesh_ = &mesh;
     decoder_.parameters().allocate(true);
+    if (gathered_) gathered_->allocate(mesh[fsdp], mesh.gradient_reduction(), kernels_);
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
     frame_ = Frame(plan_.activations, plan_.frame_entries);
     temp_ = Arena(plan_.temporaries, "temporaries");
     training_positions_ = positions_of(options_.training);
     if (options_.validation.sequences > 0) validation_positions_ = positions_of(options_.validation);
+}
+
+Ctx Engine::context(const Batch& batch, StepScalars& scalars) {
+    return {exec_, kernels_, frame_, temp_, batch, scalars, local_exchange(), (*mesh_)[tp]};
 }
 
 void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
@@ -52,30 +72,37 @@ void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens
 
 void Engine::forward_backward(const MicroBatch& micro_batch) {
     const Batch batch = batch_of(micro_batch, options_.training.seq_len, training_positions_);
-    Ctx c{exec_, kernels_, frame_, temp_, batch, step_.scalars()};
+    Ctx c = context(batch, step_.scalars());
     stage_.forward_backward(c);
 }
 
-void Engine::sum_gradients(const Communicator& data_ranks) {
-    const Tensor gradients = decoder_.parameters().gradients();
-    if (data_ranks.size() == 1) return;
-    if (exec_.observer) exec_.observer->begin("all_reduce", 0, double(gradients.bytes()));
-    data_ranks.all_reduce(gradients);
-    if (exec_.observer) exec_.observer->end();
+void Engine::sum_gradients() {
+    if (gathered_) gathered_->finish_gradients();
+    const auto sum = [&](Tensor gradients, Axis axis) {
+        const Communicator& ranks = (*mesh_)[axis];
+        if (ranks.size() == 1) return;
+        if (exec_.observer) exec_.observer->begin("all_reduce", 0, double(gradients.bytes()));
+        ranks.all_reduce(gradients);
+        if (exec_.observer) exec_.observer->end();
+    };
+    sum(decoder_.parameters().partial_gradients(), tp);
+    sum(decoder_.parameters().gradients(), dp_replicate);
 }
 
-bool Engine::update(const Communicator& data_ranks) {
-    sum_gradients(data_ranks);
-    step_.scalars().loss = data_ranks.all_reduce(step_.scalars().loss);
-    adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm);
+bool Engine::update() {
+    sum_gradients();
+    step_.scalars().loss = (*mesh_)[loss_axes].all_reduce(step_.scalars().loss);
+    adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm,
+                       (*mesh_)[owner_axes]);
     adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());
+    if (gathered_) gathered_->forget_weights();
     return step_.scalars().finite != 0;
 }
 
 double Engine::evaluate(const MicroBatch& micro_batch) {
     const Batch batch = batch_of(micro_batch, options_.validation.seq_len, validation_positions_);
     validation_.scalars() = StepScalars{};
-    Ctx c{exec_, kernels_, frame_, temp_, batch, validation_.scalars()};
+    Ctx c = context(batch, validation_.scalars());
     stage_.evaluate(c);
     return validation_.scalars().loss;
 }

@@ -17,33 +17,38 @@ Evaluator::Evaluator(const Config& config, SampleStream stream)
     for (auto* buffer : {&tokens_, &labels_, &document_start_}) buffer->resize(tokens);
 }
 
-ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks) {
+ValidationMetrics Evaluator::run(Engine& engine) {
     const Timer timer;
+    const Communicator& data_ranks = engine.mesh()[dp];
     const int64_t ranks = data_ranks.size(), seq_len = stream_.seq_len();
     const int64_t batch = sequences_ * ranks, batches = div_ceil(all_samples_, batch);
     const int64_t samples = steps_ < 0 || steps_ >= batches ? all_samples_ : steps_ * batch;
 
     double loss = 0;
-    int64_t valid = 0, filled = 0;
-    const auto row = [&](std::vector<int32_t>& buffer) {
-        return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
-    };
-    const auto flush = [&] {
+    int64_t valid = 0;
+    // as many calls on every rank, since the layers communicate: of one that has no sample left, without labels
+    const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
+    int64_t sample = data_ranks.rank();
+    for (int64_t call = 0; call < calls; ++call) {
+        int64_t filled = 0;
+        const auto row = [&](std::vector<int32_t>& buffer) {
+            return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
+        };
+        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks)
+            valid += stream_.sample(sample, row(tokens_), row(labels_), row(document_start_));
+        if (filled == 0) {
+            stream_.sample(0, row(tokens_), row(labels_), row(document_start_));
+            std::ranges::fill(row(labels_), -100);
+            filled = 1;
+        }
         const auto rows = [&](std::vector<int32_t>& buffer) {
             return Tensor(buffer.data(), Dtype::i32, {filled * seq_len});
         };
-        if (filled > 0)
-            loss += engine.evaluate({.sequences = filled,
-                                     .tokens = rows(tokens_),
-                                     .labels = rows(labels_),
-                                     .document_start = document_mask_ ? rows(document_start_) : Tensor{}});
-        filled = 0;
-    };
-    for (int64_t i = data_ranks.rank(); i < samples; i += ranks) {
-        valid += stream_.sample(i, row(tokens_), row(labels_), row(document_start_));
-        if (++filled == sequences_) flush();
+        loss += engine.evaluate({.sequences = filled,
+                                 .tokens = rows(tokens_),
+                                 .labels = rows(labels_),
+                                 .document_start = document_mask_ ? rows(document_start_) : Tensor{}});
     }
-    flush();
 
     ValidationMetrics m;
     m.tokens = data_ranks.all_reduce(valid);
@@ -52,7 +57,7 @@ ValidationMetrics Evaluator::run(Engine& engine, const Communicator& data_ranks)
             "validation: none of the tokens of its {} samples is a label, so that there is no loss; look at "
             "/loss_mask of the validation data",
             samples);
-    m.loss = data_ranks.all_reduce(loss) / double(m.tokens);
+    m.loss = engine.mesh()[loss_axes].all_reduce(loss) / double(m.tokens);
     m.seconds = timer.seconds();
     m.tps = double(m.tokens) / double(ranks) / m.seconds;
     return m;

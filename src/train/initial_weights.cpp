@@ -27,7 +27,7 @@ std::vector<std::string> other_constants(const DecoderConfig& model, const Decod
 
 }  // namespace
 
-std::string load_initial_weights(const Config& config, Decoder& decoder, const Communicator& data_ranks) {
+std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
     const Config::Checkpoint& options = config.checkpoint;
     const std::string path = options.initial_load_in_hf && options.initial_load_path.empty()
                                  ? config.model.hf_assets_path
@@ -42,12 +42,12 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const C
             path, options.initial_load_in_hf ? "not " : "", options.initial_load_in_hf ? "false" : "true");
     const Pretrained source(path);
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
-    if (!differ.empty() && data_ranks.rank() == 0)
+    if (!differ.empty() && mesh.world().rank() == 0)
         log::warn(
             "{} was trained with other constants ({}); model.flavor = \"hf\" takes those of a Hugging Face "
             "folder",
             source.path(), join(differ, ", "));
-    source.load(decoder.parameters(), data_ranks);
+    source.load(decoder.parameters(), mesh[dp_replicate], mesh.world());
     return source.path();
 }
 

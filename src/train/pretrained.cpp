@@ -35,10 +35,15 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
     for (const Storage& storage : parameters.storages()) {
         for (const Param& param : storage.params()) {
             const HubName hub = family.hub_name(param.name, model);
-            tensors.push_back({.name = hub.name,
-                               .shape = param.shape,
-                               .local = storage.master ? storage.rows_of(param, storage.master) : Tensor{},
-                               .rotated_heads = hub.rotated_heads});
+            HubTensor& tensor = tensors.emplace_back();
+            tensor.name = hub.name;
+            tensor.shape = param.shape;
+            tensor.rotated_heads = hub.rotated_heads;
+            if (!storage.master) continue;
+            const Storage::Piece piece = storage.owned(param, storage.master);
+            tensor.local = piece.rows;
+            tensor.first_row = piece.first_row;
+            tensor.first_col = piece.first_col;
         }
     }
     return tensors;
@@ -69,11 +74,12 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     trained_seq_len_ = seq_len ? *seq_len : std::min<int64_t>(2048, model_.max_seq_len);
 }
 
-void Pretrained::load(const Parameters& parameters, const Communicator& ranks) const {
+void Pretrained::load(const Parameters& parameters, const Communicator& replicas,
+                      const Communicator& ranks) const {
     if (is_hub_)
         together(ranks, [&] { load_hub_weights(path_, hub_tensors(parameters, model_)); });
     else
-        load_checkpoint(path_, checkpoint_tensors(parameters, ranks, false), ranks);
+        load_checkpoint(path_, checkpoint_tensors(parameters, replicas, false), ranks);
 }
 
 }  // namespace coeus

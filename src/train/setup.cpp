@@ -4,20 +4,19 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
-#include "coeus/file/toml.hpp"
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace coeus {
 
-EngineOptions engine_options(const Config& config, const MeshShape& mesh, int threads) {
+EngineOptions engine_options(const Config& config, const MeshShape& mesh, int rank, int threads) {
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
     options.micro_batches = gradient_accumulation_steps(config, mesh.size(dp));
-    options.data_ranks = mesh.size(dp);
+    options.mesh = mesh;
+    options.rank = rank;
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
@@ -100,76 +99,6 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     return lines;
 }
 
-namespace {
-
-// What a checkpoint's continuation may have otherwise without a word: where things are written and shown, how
-// the work is divided, and options whose change has a word of its own (the seed, the batch).
-bool may_change(const std::string& key) {
-    for (const char* prefix :
-         {"job.", "log.", "metrics.", "profiling.", "checkpoint.", "comm.", "parallelism.", "device",
-          "include", "debug.", "activation_checkpoint.", "model.hf_assets_path", "model.tokenizer_path",
-          "training.threads", "training.local_batch_size", "training.global_batch_size", "training.dataset",
-          "training.steps", "validation."})
-        if (key.starts_with(prefix)) return true;
-    return false;
-}
-
-}  // namespace
-
-std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
-    static const std::vector<std::string> data_keys = {
-        "training.dataset_path", "training.dataset_weights", "training.seq_len",          "training.shuffle",
-        "validation.enable",     "validation.dataset_path",  "validation.dataset_weights"};
-    static const std::vector<std::string> schedule_keys = {"optimizer.lr",
-                                                           "lr_scheduler.warmup_steps",
-                                                           "lr_scheduler.total_steps",
-                                                           "lr_scheduler.decay_ratio",
-                                                           "lr_scheduler.decay_type",
-                                                           "lr_scheduler.min_lr_factor",
-                                                           "training.steps"};
-    const auto values = [](const std::string& deck) {
-        std::map<std::string, std::string> all;
-        for (const TomlEntry& entry : parse_toml(deck, "deck")) all[entry.key] = toml_text(entry.value);
-        return all;
-    };
-    // what an older deck does not say had its default
-    auto before = values(checkpoint_deck);
-    before.merge(values(deck_text(Config())));
-    const auto now = values(deck_text(config));
-    const auto changed = [&](const std::vector<std::string>& keys) {
-        std::vector<std::string> parts;
-        const auto text = [](const auto& deck, const std::string& key) {
-            const auto at = deck.find(key);
-            return at == deck.end() ? std::string("not given") : at->second;
-        };
-        for (const std::string& key : keys)
-            if (text(before, key) != text(now, key))
-                parts.push_back(fmt::format("{} was {}, is {}", key, text(before, key), text(now, key)));
-        return join(parts, "; ");
-    };
-    std::vector<std::string> lines;
-    if (const std::string data = changed(data_keys); !data.empty())
-        lines.push_back("the data is not the checkpoint's: samples may be seen again or never (" + data +
-                        ")");
-    const bool fixed_total = config.lr_scheduler.total_steps.has_value();
-    std::vector<std::string> keys = schedule_keys;
-    if (fixed_total) keys.pop_back();  // then the number of steps does not matter
-    if (const std::string schedule = changed(keys); !schedule.empty())
-        lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" + schedule +
-                        ")");
-    const auto is_in = [](const std::vector<std::string>& all, const std::string& key) {
-        return std::find(all.begin(), all.end(), key) != all.end();
-    };
-    std::vector<std::string> others;
-    std::map<std::string, std::string> either = before;
-    either.insert(now.begin(), now.end());
-    for (const auto& [key, value] : either)
-        if (!may_change(key) && !is_in(data_keys, key) && !is_in(schedule_keys, key)) others.push_back(key);
-    if (const std::string other = changed(others); !other.empty())
-        lines.push_back("the run is not the checkpoint's: " + other);
-    return lines;
-}
-
 void dry_run(const CommandLine& command_line, int world_size) {
     const Config& config = command_line.config;
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
@@ -179,7 +108,7 @@ void dry_run(const CommandLine& command_line, int world_size) {
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, mesh, threads));
+    const Engine engine(model, engine_options(config, mesh, 0, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     if (engine.plan().total() > memory_limit_bytes())

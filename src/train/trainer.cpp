@@ -49,7 +49,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                         mpi.local_ranks_with(cpu_binding()))),
       model_(model_from_deck(config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
-      engine_(model_, engine_options(config_, mesh_.shape(), cpu_.threads)),
+      engine_(model_, engine_options(config_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
@@ -67,7 +67,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             log::info("Hint: {}", hint);
     }
     require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
-    engine_.allocate();
+    engine_.allocate(mesh_);
     // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(
         cpu_peak_flops(
@@ -88,17 +88,17 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
 void Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
-    const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp], true); };
+    const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp_replicate], true); };
     std::optional<Checkpoint::Loaded> loaded;
     if (options.enable)
         loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
                                         : checkpoint_.load_newest(full_state());
     if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only)
         loaded = {options.initial_load_path,
-                  load_checkpoint(options.initial_load_path, full_state(), mesh_[dp])};
+                  load_checkpoint(options.initial_load_path, full_state(), mesh_.world())};
     if (loaded) {
         resume(*loaded);
-    } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_[dp]);
+    } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_);
                !source.empty()) {
         if (first_rank()) log::info("Starting from the weights of {}", source);
     } else {
@@ -189,12 +189,13 @@ void Trainer::train_step(const StepBatch& batch) {
     const int64_t sequences = engine_.options().training.sequences;
     for (int64_t first = 0; first < batch.num_samples; first += sequences)
         engine_.forward_backward(micro_batch(batch, first, sequences, config_.training.document_mask));
-    // the largest mean of a data rank: this rank's sum is scaled by the tokens of all
+    // the largest mean of a data rank: its sum is scaled by the tokens of all
+    const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().loss));
     const double own_mean = batch.valid_tokens > 0
-                                ? engine_.scalars().loss * double(valid_tokens) / double(batch.valid_tokens)
+                                ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
                                 : -std::numeric_limits<double>::infinity();
     loss_max_ = mesh_[dp].all_reduce(own_mean, Reduce::max);
-    if (!engine_.update(mesh_[dp])) stop_not_finite();
+    if (!engine_.update()) stop_not_finite();
     sample_ += global_batch_;
     tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
 }
@@ -234,7 +235,7 @@ void Trainer::report(const StepBatch& batch) {
 void Trainer::validate() {
     const bool due = step_ == 1 || step_ % config_.validation.freq == 0;
     if (!evaluator_ || !due) return;
-    ValidationMetrics m = evaluator_->run(engine_, mesh_[dp]);
+    ValidationMetrics m = evaluator_->run(engine_);
     m.step = step_;
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
@@ -272,14 +273,14 @@ void Trainer::save() {
     if (!due) return;
     const Timer timer;
     const Parameters& parameters = engine_.decoder().parameters();
-    const std::string path = checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp], true));
+    const std::string path = checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], true));
     if (first_rank()) log::info("Saved {} in {:.2f} s", path, timer.seconds());
     if (last && options.last_save_model_only) {
         const Dtype dtype = options.export_dtype == "bfloat16"  ? Dtype::bf16
                             : options.export_dtype == "float16" ? Dtype::f16
                                                                 : Dtype::f32;
         const std::string model =
-            checkpoint_.export_model(record(), checkpoint_tensors(parameters, mesh_[dp], false), dtype);
+            checkpoint_.export_model(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], false), dtype);
         if (first_rank()) log::info("Saved the model alone as {} ({})", model, options.export_dtype);
     }
 }

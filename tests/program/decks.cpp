@@ -10,13 +10,6 @@ using Catch::Contains;
 
 namespace {
 
-// Times that `what` is in the text.
-int count(const std::string& text, const std::string& what) {
-    int n = 0;
-    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-    return n;
-}
-
 void expect_config_error(const Outcome& outcome, const std::string& message) {
     CHECK_THAT(outcome.output, Contains(message));
     CHECK(outcome.exit_code == 2);
@@ -54,7 +47,7 @@ TEST_CASE("A wrong deck ends with 2 and its place") {
 TEST_CASE("Several ranks say a mistake once") {
     const Outcome outcome = run_coeus({"train", "--training.stepz=1"}, 3);
     CHECK(outcome.exit_code == 2);
-    CHECK(count(outcome.output, "unknown option training.stepz") == 1);
+    CHECK(count_of("unknown option training.stepz", outcome.output) == 1);
 }
 
 TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {

@@ -125,10 +125,4 @@ std::vector<std::string> differing_arrays(const fs::path& path_a, const fs::path
     return differing;
 }
 
-int count_of(const std::string& text, const std::string& in) {
-    int count = 0;
-    for (size_t at = in.find(text); at != std::string::npos; at = in.find(text, at + 1)) ++count;
-    return count;
-}
-
 }  // namespace coeus::test

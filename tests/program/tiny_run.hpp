@@ -68,7 +68,4 @@ MetricLines read_metrics(const std::filesystem::path& dump_folder);
 /// Paths of the arrays of two HDF5 files that are not the same in both: name, type, shape and every byte.
 std::vector<std::string> differing_arrays(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// How often a text stands in another.
-int count_of(const std::string& text, const std::string& in);
-
 }  // namespace coeus::test

@@ -34,13 +34,6 @@ std::vector<double> part(const std::vector<double>& values, size_t first, size_t
 const Arguments fixed_weights = {"--optimizer.lr=0", "--training.local_batch_size=1", "--training.seq_len=4",
                                  "--metrics.log_freq=1"};
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::istringstream in(text);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
-}
-
 }  // namespace
 
 TEST_CASE("1, 2 and 4 ranks train alike, to rounding in double") {

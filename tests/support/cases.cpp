@@ -254,41 +254,84 @@ KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place) {
             }};
 }
 
-KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary) {
-    return {fmt::format("embedding {}x{} of {}", tokens, width, vocabulary),
-            {{"y", output, compute, {tokens, width}},
-             {"tokens", input, index_kind, {tokens}, double(vocabulary)},
-             {"table", input, compute, {vocabulary, width}}},
-            [](const Kernels& k, Exec& e, const Operands& o) { k.embedding(e, o[0], o[1], o[2]); }};
+namespace {
+
+// The whole vocabulary, or the middle third of one.
+VocabularyPart part_of(int64_t vocabulary, bool divided) {
+    return divided ? VocabularyPart{vocabulary, 3 * vocabulary} : VocabularyPart{0, vocabulary};
+}
+const char* divided_name(bool divided) {
+    return divided ? ", one part of 3" : "";
 }
 
-KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary) {
-    return {fmt::format("embedding_backward {}x{} of {}", tokens, width, vocabulary),
+}  // namespace
+
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided) {
+    const VocabularyPart part = part_of(vocabulary, divided);
+    return {fmt::format("embedding {}x{} of {}{}", tokens, width, vocabulary, divided_name(divided)),
+            {{"y", output, compute, {tokens, width}},
+             {"tokens", input, index_kind, {tokens}, double(part.total)},
+             {"table", input, compute, {vocabulary, width}}},
+            [=](const Kernels& k, Exec& e, const Operands& o) { k.embedding(e, o[0], o[1], o[2], part); }};
+}
+
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided) {
+    const VocabularyPart part = part_of(vocabulary, divided);
+    return {fmt::format("embedding_backward {}x{} of {}{}", tokens, width, vocabulary, divided_name(divided)),
             {{"dtable", update, acc, {vocabulary, width}},
              {"dy", input, compute, {tokens, width}},
-             {"tokens", input, index_kind, {tokens}, double(vocabulary)}},
-            [](const Kernels& k, Exec& e, const Operands& o) { k.embedding_backward(e, o[0], o[1], o[2]); }};
+             {"tokens", input, index_kind, {tokens}, double(part.total)}},
+            [=](const Kernels& k, Exec& e, const Operands& o) {
+                k.embedding_backward(e, o[0], o[1], o[2], part);
+            }};
 }
 
-KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place) {
+KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided) {
+    const VocabularyPart part = part_of(vocabulary, divided);
+    KernelCase c;
+    c.name = "log_sum_exp " + shape_name({rows, vocabulary}) + divided_name(divided);
+    c.arguments = {{"lse", output, acc, {rows}},
+                   {"at_label", output, acc, {rows}},
+                   {"logits", input, compute, {rows, vocabulary}, 0, 3},
+                   {"labels", input, index_kind, {rows}, double(part.total)}};
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.log_sum_exp(e, o[0], o[1], o[2], o[3], part);
+    };
+    return c;
+}
+
+KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows) {
+    KernelCase c;
+    c.name = "add_log_sum_exp " + shape_name({parts, rows});
+    c.arguments = {{"lse", output, acc, {rows}}, {"parts", input, acc, {parts, rows}, 0, 3}};
+    c.call = [](const Kernels& k, Exec& e, const Operands& o) { k.add_log_sum_exp(e, o[0], o[1]); };
+    return c;
+}
+
+KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided) {
+    const VocabularyPart part = part_of(vocabulary, divided);
     KernelCase c;
     c.name = "cross_entropy " + shape_name({rows, vocabulary}) +
              (in_place   ? " in place"
               : gradient ? ""
-                         : " without gradient");
+                         : " without gradient") +
+             divided_name(divided);
     c.arguments = {{"losses", output, acc, {rows}},
                    {"logits", in_place ? update : input, compute, {rows, vocabulary}, 0, 3},
-                   {"labels", input, index_kind, {rows}, double(vocabulary)}};
+                   {"labels", input, index_kind, {rows}, double(part.total)},
+                   {"lse", output, acc, {rows}},
+                   {"at_label", output, acc, {rows}}};
     if (gradient && !in_place) c.arguments.push_back({"dlogits", output, compute, {rows, vocabulary}});
     c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
         for (int64_t t = 2; t < rows; t += 5) Tensor(o[2]).as<int32_t>()[t] = -100;
     };
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.log_sum_exp(e, o[3], o[4], o[1], o[2], part);
         k.cross_entropy(e, o[0],
                         !gradient  ? Tensor()
                         : in_place ? o[1]
-                                   : o[3],
-                        o[1], o[2], scalars_for_tests());
+                                   : o[5],
+                        o[1], o[2], o[3], o[4], part, scalars_for_tests());
     };
     c.bound_bf16 = 4e-3;
     return c;
@@ -385,6 +428,12 @@ std::vector<KernelCase> test_cases() {
         list.push_back(cross_entropy_case(rows, width, true, false));
         list.push_back(cross_entropy_case(rows, width, true, true));
         list.push_back(cross_entropy_case(rows, width, false, false));
+        list.push_back(cross_entropy_case(rows, width, true, true, true));
+        list.push_back(log_sum_exp_case(rows, width));
+        list.push_back(log_sum_exp_case(rows, width, true));
+        list.push_back(add_log_sum_exp_case(3, rows));
+        list.push_back(embedding_case(rows, width, 11, true));
+        list.push_back(embedding_backward_case(rows, width, 11, true));
         list.push_back(pair_case("cast", output, compute, acc, {rows, width}, 0, &Kernels::cast));
         list.push_back(pair_case("cast", output, acc, compute, {rows, width}, 3, &Kernels::cast));
         list.push_back(pair_case("add", update, acc, compute, {rows, width}, 0, &Kernels::add));

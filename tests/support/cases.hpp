@@ -73,9 +73,14 @@ KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, 
 KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,
                      int64_t padding = 0);
 KernelCase swiglu_backward_case(int64_t rows, int64_t width, bool in_place);
-KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary);
-KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary);
-KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place);
+/// `divided`: the table is one part of a vocabulary of three times its size.
+KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
+KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
+KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false);
+KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
+/// As the loss head calls it: log_sum_exp comes first.
+KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
+                              bool divided = false);
 KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 
 /// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The

@@ -35,6 +35,19 @@ double normalised_error(std::span<const double> a, std::span<const double> b) {
     return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
+int count_of(const std::string& text, const std::string& in) {
+    int count = 0;
+    for (size_t at = in.find(text); at != std::string::npos; at = in.find(text, at + 1)) ++count;
+    return count;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::istringstream in(text);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
 TemporaryFolder::TemporaryFolder() {
     std::string pattern = (fs::temp_directory_path() / "coeus-test-XXXXXX").string();
     require(mkdtemp(pattern.data()) != nullptr, "cannot make a temporary folder");

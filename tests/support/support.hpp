@@ -2,6 +2,7 @@
 // What all tests share: NaN-proof comparison, temporary folders, golden files, running the program.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -43,6 +44,18 @@ private:
 std::filesystem::path golden(const std::string& name);
 /// The same for other folders of shared, such as "decks".
 std::filesystem::path shared(const std::string& name);
+
+/// How often a text occurs in another.
+int count_of(const std::string& text, const std::string& in);
+std::vector<std::string> lines_of(const std::string& text);
+
+/// By how much the resident set may grow where nothing should be allocated: the address sanitizer keeps freed
+/// memory for a while.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr int64_t growth_allowance = 32 << 20;
+#else
+inline constexpr int64_t growth_allowance = 1 << 20;
+#endif
 
 void write_file(const std::filesystem::path& path, const std::string& content);
 std::string read_file(const std::filesystem::path& path);

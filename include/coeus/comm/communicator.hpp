@@ -29,6 +29,8 @@ public:
     static Communicator world(const std::string& name);
     /// One process alone; needs no MPI at all.
     static Communicator self();
+    /// For planning: as if there were so many ranks. Collectives do nothing.
+    static Communicator planned(int rank, int size, const std::string& name);
     ~Communicator();
     Communicator(Communicator&&) noexcept;
     Communicator& operator=(Communicator&&) noexcept;
@@ -36,6 +38,7 @@ public:
     int rank() const { return rank_; }
     int size() const { return size_; }
     const std::string& name() const { return name_; }
+    bool is_planned() const { return planned_; }
 
     /// In place over dense tensors of equal shape: f64, f32, bf16, i32, i64.
     void all_reduce(Tensor inout, Reduce op = Reduce::sum) const;
@@ -59,15 +62,16 @@ public:
 
     /// Splits by colour; ranks keep their order. Collective.
     Communicator split(int color, const std::string& name) const;
-    /// The MPI_Comm as an integer that MPI_Comm_f2c understands; for parallel HDF5. -1 for self() without
-    /// MPI.
-    int64_t native() const;
 
 private:
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     std::unique_ptr<Handle> handle_;
     std::string name_;
     int rank_ = 0, size_ = 1;
+    bool planned_ = false;
 };
+
+/// Communicator::self(), made once.
+const Communicator& alone();
 
 }  // namespace coeus

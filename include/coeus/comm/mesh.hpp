@@ -13,9 +13,10 @@ namespace coeus {
 
 /// A set of axes is a mask: mesh[dp_shard | cp].
 enum Axis : unsigned { pp = 1, dp_replicate = 2, dp_shard = 4, cp = 8, tp = 16 };
-constexpr unsigned dp = dp_replicate | dp_shard;  ///< ranks that read different data
+constexpr unsigned dp = dp_replicate | dp_shard;  ///< ranks that read different samples
 constexpr unsigned fsdp = dp_shard | cp;          ///< ranks that hold different shards of a parameter
-constexpr unsigned loss_axes = dp | cp;           ///< ranks over which losses and token counts are summed
+constexpr unsigned loss_axes = pp | dp | cp;      ///< ranks over which losses are summed
+constexpr unsigned owner_axes = pp | fsdp | tp;   ///< ranks that together own every parameter once
 constexpr std::array<Axis, 5> all_axes = {pp, dp_replicate, dp_shard, cp, tp};  ///< outermost first
 
 /// "dp_replicate x dp_shard"
@@ -48,18 +49,28 @@ class Mesh {
 public:
     /// `world.size()` must be `shape.ranks()`.
     Mesh(Communicator world, const MeshShape& shape);
+    /// For planning: the mesh that `rank` of so many would see; its collectives do nothing.
+    static Mesh planned(const MeshShape& shape, int rank);
 
     const MeshShape& shape() const { return shape_; }
     const Communicator& world() const { return world_; }
     int size(unsigned axes) const { return shape_.size(axes); }
     int rank(unsigned axes) const { return shape_.rank_in(world_.rank(), axes); }
-    /// One of: each axis alone, dp, fsdp, loss_axes.
+    /// One of: each axis alone, dp, fsdp, loss_axes, owner_axes.
     const Communicator& operator[](unsigned axes) const;
+    /// A second communicator over dp_shard x cp: gradients are reduced while weights are gathered.
+    const Communicator& gradient_reduction() const { return *gradient_reduction_; }
+    /// Bytes that the sums of a training step keep, over all communicators.
+    int64_t reduction_bytes() const;
 
 private:
     MeshShape shape_;
     Communicator world_;
     std::map<unsigned, Communicator> groups_;
+    std::unique_ptr<Communicator> gradient_reduction_;
 };
+
+/// The mesh of one process alone, made once.
+const Mesh& mesh_of_one();
 
 }  // namespace coeus

@@ -43,7 +43,8 @@ struct CheckpointTensor {
         replicas = 1;  ///< this rank's number among those that hold the same part; they share the work
 };
 
-/// The weights, with `optimizer` also both moments, of parameters that all ranks of `replicas` hold alike.
+/// What this rank owns of the weights, with `optimizer` also of both moments; all ranks of `replicas` own the
+/// same.
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
                                                  bool optimizer);
 

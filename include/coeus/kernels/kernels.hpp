@@ -30,6 +30,12 @@ inline Operand transposed(Tensor t) {
 /// Adjacent pairs (2j, 2j+1), as torchtitan stores Llama; or halves (j, j + d/2), as Hugging Face does.
 enum class RopeLayout : uint8_t { interleaved, half_split };
 
+/// Tensor-parallel ranks divide the vocabulary: this one's rows of a table, or columns of logits, are the
+/// tokens from `first` on, of `total`.
+struct VocabularyPart {
+    int64_t first = 0, total = 0;
+};
+
 struct AttentionShape {
     int64_t batch = 1, sequence = 1;  ///< T = batch * sequence; sequences do not see each other
     int64_t heads = 1, kv_heads = 1;  ///< query head h uses key/value head h / (heads / kv_heads)
@@ -50,6 +56,8 @@ struct AdamOptions {
     bool decoupled = true;          ///< AdamW; false: Adam, decay added to the gradient
     uint64_t seed = 0, stream = 0;  ///< of stochastic rounding (bf16 master)
     uint64_t first_index = 0;       ///< global index of the first element
+    int64_t run = 0;                ///< so many elements have consecutive global indices; 0: all
+    uint64_t stride = 0;            ///< from the first index of a run to that of the next
 };
 
 struct Kernels {
@@ -59,10 +67,10 @@ struct Kernels {
     /// (residual).
     void (*gemm)(Exec&, Tensor d, Operand a, Operand b, Tensor c);
 
-    /// y[T,D] = table[tokens[T], D]
-    void (*embedding)(Exec&, Tensor y, Tensor tokens, Tensor table);
-    /// dtable[V,D] (acc) += dy[T,D] by token
-    void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens);
+    /// y[T,D] = table[tokens[T], D]; zero for tokens outside the part
+    void (*embedding)(Exec&, Tensor y, Tensor tokens, Tensor table, VocabularyPart part);
+    /// dtable[V,D] (acc) += dy[T,D] by token, of those in the part
+    void (*embedding_backward)(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part);
 
     /// y = x rstd w; rstd[T] (acc) = (mean x^2 + eps)^-1/2 is kept for the backward. Zhang and Sennrich 2019.
     void (*rms_norm)(Exec&, Tensor y, Tensor rstd, Tensor x, Tensor weight, double eps);
@@ -103,10 +111,16 @@ struct Kernels {
     /// dgate_up may be gate_up.
     void (*swiglu_backward)(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up);
 
-    /// losses[T] (acc) = scale * (log sum exp logits - logits[label]), 0 where the label is -100. dlogits
-    /// (optional, may be logits): its gradient. scale: `scalars.loss_scale`.
-    void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                          const StepScalars& scalars);
+    /// Of each row of logits[T,V]: lse[T] (acc) = log sum exp, and at_label[T] (acc) = the label's logit, 0
+    /// where that is outside the part.
+    void (*log_sum_exp)(Exec&, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
+                        VocabularyPart part);
+    /// lse[T] = log sum over p of exp parts[p,T] (acc): of the whole vocabulary from those of its parts.
+    void (*add_log_sum_exp)(Exec&, Tensor lse, Tensor parts);
+    /// losses[T] (acc) = scale * (lse - at_label), 0 where the label is -100. dlogits (optional, may be
+    /// logits): its gradient, of the columns of the part. scale: `scalars.loss_scale`.
+    void (*cross_entropy)(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                          Tensor at_label, VocabularyPart part, const StepScalars& scalars);
 
     /// out = a, converted.
     void (*cast)(Exec&, Tensor out, Tensor a);

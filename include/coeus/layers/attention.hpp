@@ -10,7 +10,8 @@
 namespace coeus {
 
 struct AttentionConfig {
-    int64_t heads = 1, kv_heads = 1, head_dim = 1;
+    int64_t heads = 1, kv_heads = 1;  ///< of this rank: tensor-parallel ranks divide them
+    int64_t head_dim = 1;
     RopeLayout rope_layout = RopeLayout::interleaved;
     int64_t layer = 0;  ///< number of the block, its place in a cache
 };
@@ -21,14 +22,15 @@ public:
     Attention(const Storage& wqkv, const Storage& wo, const AttentionConfig& config, const RopeTable& rope)
         : wqkv_(wqkv), wo_(wo), config_(config), rope_(&rope) {}
 
-    /// [T, D] -> residual + attention, [T, D], kept.
+    /// [T/P, D] -> residual + attention, [T/P, D], kept.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
-    /// dy [T, D] -> gradient of x, [T, D], in temp.
+    /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
     AttentionTensors tensors(const Batch& batch, Tensor qkv, Tensor out, Tensor lse) const;
-    Linear wqkv_, wo_;
+    ColLinear wqkv_;
+    RowLinear wo_;
     AttentionConfig config_;
     const RopeTable* rope_;
 };

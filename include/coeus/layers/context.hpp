@@ -2,6 +2,7 @@
 // Ctx: what a layer may touch while it runs one micro-batch. References only.
 #pragma once
 
+#include "coeus/comm/communicator.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/layers/frame.hpp"
 
@@ -31,6 +32,7 @@ struct Ctx {
     const Batch& batch;
     StepScalars& scalars;
     const KvExchange& kv = local_exchange();  ///< where attention's keys and values come from
+    const Communicator& tp = alone();         ///< ranks that divide each layer's matrices
 };
 
 /// What flows between blocks, and what a pipeline stage would send: one to four tensors.

@@ -8,16 +8,17 @@ namespace coeus {
 
 class FeedForward {
 public:
-    /// `w13`: [w1; w3] by rows, [2F, D]; `w2`: [D, F].
+    /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D, F/P].
     FeedForward(const Storage& w13, const Storage& w2) : w13_(w13), w2_(w2) {}
 
-    /// [T, D] -> residual + feed-forward, [T, D], kept.
+    /// [T/P, D] -> residual + feed-forward, [T/P, D], kept.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
-    /// dy [T, D] -> gradient of x, [T, D], in temp.
+    /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
-    Linear w13_, w2_;
+    ColLinear w13_;
+    RowLinear w2_;
 };
 
 }  // namespace coeus

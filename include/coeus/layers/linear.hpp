@@ -1,18 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear: y = x W^T (+ residual), W[O, I] without bias; several parameters stacked by rows make one GEMM.
+// Linear layers y = x W^T without bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019); several
+// parameters stacked by rows make one GEMM. T tokens, of which the ranks have T/P each outside (tokens.hpp).
+//
+//             weight of a rank    forward                            backward
+//   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered
+//   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]
 #pragma once
 
 #include "coeus/layers/context.hpp"
 
 namespace coeus {
 
-class Linear {
+class ColLinear {
 public:
-    explicit Linear(const Storage& weight) : weight_(&weight) {}
+    explicit ColLinear(const Storage& weight) : weight_(&weight) {}
 
-    /// [T, I] -> [T, O], kept. `residual` [T, O] is added in the GEMM; absent: nothing is.
-    Tensor forward(Ctx& c, Tensor x, Tensor residual = {}) const;
-    /// dy [T, O] -> dx [T, I] in temp; the weight gradient goes through frame.later.
+    /// [T/P, I] -> [T, O/P], kept.
+    Tensor forward(Ctx& c, Tensor x) const;
+    /// dy [T, O/P] -> dx [T/P, I] in temp; the weight gradient goes through frame.later.
+    Tensor backward(Ctx& c, Tensor dy) const;
+
+private:
+    const Storage* weight_;
+};
+
+class RowLinear {
+public:
+    explicit RowLinear(const Storage& weight) : weight_(&weight) {}
+
+    /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
+    /// dy [T/P, O] -> dx [T, I/P] in temp; the weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:

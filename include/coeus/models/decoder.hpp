@@ -17,7 +17,9 @@ namespace coeus {
 class Decoder {
 public:
     /// `positions`: the most positions a sequence will have (rows of the RoPE table).
-    Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions);
+    /// `place`: which part of each parameter is this rank's.
+    Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
+            const ShardPlace& place = {});
     Decoder(const Decoder&) = delete;
     Decoder& operator=(const Decoder&) = delete;
 
@@ -28,6 +30,12 @@ public:
     const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
     const LossHead& head() const { return *head_; }
     int64_t positions() const { return rope_.view().rows(); }
+
+    /// Units of Parameters: what is gathered together.
+    size_t embedding_unit() const { return 0; }
+    size_t block_unit(size_t block) const { return 1 + block; }
+    /// Of the final norm and the output; the embedding's where they share their table.
+    size_t head_unit() const { return config_.tied ? embedding_unit() : 1 + blocks_.size(); }
 
 private:
     DecoderConfig config_;

@@ -3,6 +3,7 @@
 // global norm.
 #pragma once
 
+#include "coeus/comm/communicator.hpp"
 #include "coeus/state/parameters.hpp"
 
 namespace coeus {
@@ -15,10 +16,11 @@ public:
     /// Sets the step's scalars: step (from 1), learning rate, bias corrections; clears loss, norm and flags.
     void begin_step(StepScalars& scalars, uint64_t step, double learning_rate, int64_t valid_tokens) const;
     /// Norm of the gradients (already summed over the data ranks), clip coefficient, finite flag. max_norm 0:
-    /// no clipping.
+    /// no clipping. `owners`: ranks that together own every parameter once.
     void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters, StepScalars& scalars,
-                      double max_norm) const;
-    /// One pass over each trainable parameter. Writes nothing where scalars.finite is 0.
+                      double max_norm, const Communicator& owners = Communicator::self()) const;
+    /// One pass over what this rank owns of each trainable parameter. Writes nothing where scalars.finite is
+    /// 0.
     void update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                 const StepScalars& scalars) const;
 

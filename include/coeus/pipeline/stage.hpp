@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: runs a decoder's layers over one micro-batch. FSDP's gathering of weights will live here, and only
-// here.
+// Stage: runs a decoder's layers over one micro-batch. FSDP lives here, and only here: weights and gradients
+// of each unit are leased while its layers run, and the next unit is gathered meanwhile.
 #pragma once
 
 #include "coeus/models/decoder.hpp"
+#include "coeus/state/gathered.hpp"
 
 namespace coeus {
 
 class Stage {
 public:
-    explicit Stage(const Decoder& decoder) : decoder_(&decoder) {}
+    /// `gathered` null: every rank has all weights.
+    explicit Stage(const Decoder& decoder, Gathered* gathered = nullptr)
+        : decoder_(&decoder), gathered_(gathered) {}
 
     /// Adds the batch's scaled loss to scalars.loss and its gradients to the storages.
     void forward_backward(Ctx& c) const;
@@ -22,7 +25,9 @@ public:
 
 private:
     Tensor hidden_without_backward(Ctx& c) const;
+    void prefetch(size_t unit) const;
     const Decoder* decoder_;
+    Gathered* gathered_;
 };
 
 }  // namespace coeus

@@ -32,15 +32,29 @@ struct Init {
     double value(const RandomStream& stream, uint64_t index) const;
 };
 
+/// This rank's place among the ranks that divide the parameters between them.
+struct ShardPlace {
+    int tp = 1, tp_rank = 0;  ///< tensor parallel: blocks of rows or columns, used as they are
+    int fsdp = 1, fsdp_rank = 0;  ///< rows of what tensor parallelism leaves, gathered for use
+};
+
+/// A block of a matrix.
+struct Extent {
+    int64_t first_row = 0, rows = 0, first_col = 0, cols = 0;
+};
+
 struct Param {
     std::string name;  ///< torchtitan's: "layers.0.attention.wq.weight"
     Shape shape;       ///< global
     Init init;
     Shard shard = {};
     bool trainable = true;
-    int64_t first_row = 0;  ///< of this parameter in its Storage
+    Extent local = {};      ///< what this rank's layers use of it; set by its Storage
+    int64_t first_row = 0;  ///< of the local part in its Storage
 
-    int64_t rows() const { return shape.rows(); }
+    /// The part of a tensor-parallel rank: equal blocks, the last ones shorter or empty where they do not
+    /// fit evenly.
+    Extent part(int tp, int tp_rank) const;
 };
 
 }  // namespace coeus

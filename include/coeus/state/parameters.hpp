@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters: everything that is trained, in the order in which the model was built, and its memory.
+// Parameters: everything that is trained on this rank, in the order in which the model was built, and the
+// memory of what the rank owns of it. gathered.hpp has the memory of what is gathered from the others.
 #pragma once
 
-#include "coeus/comm/communicator.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/storage.hpp"
 
@@ -10,19 +10,32 @@
 
 namespace coeus {
 
+/// Storages [first, first + count) that are gathered together: those of a block, of the embedding, ...
+struct Unit {
+    size_t first = 0, count = 0;
+};
+
 class Parameters {
 public:
-    explicit Parameters(const StateTypes& types) : types_(types) {}
+    explicit Parameters(const StateTypes& types, const ShardPlace& place = {}) : types_(types), place_(place) {}
     Parameters(const Parameters&) = delete;
     Parameters& operator=(const Parameters&) = delete;
 
     const StateTypes& types() const { return types_; }
+    const ShardPlace& place() const { return place_; }
+    /// Some of the weights are on other ranks: they are gathered for use.
+    bool is_sharded() const { return place_.fsdp > 1; }
+
+    /// Begins a unit: what is added from here on. Returns its number.
+    size_t begin_unit();
     /// Declares one parameter, or several stacked ones. The reference stays valid. No memory yet.
     Storage& add(Param param) { return add(std::vector<Param>{std::move(param)}); }
     Storage& add(std::vector<Param> params);
 
     const std::deque<Storage>& storages() const { return storages_; }
-    /// Total number of elements; a tied matrix counts once.
+    std::deque<Storage>& storages() { return storages_; }
+    const std::vector<Unit>& units() const { return units_; }
+    /// Elements of all parameters that were declared here, in their global shapes.
     int64_t count() const;
 
     /// Bytes of each kind of memory that allocate() will take.
@@ -31,22 +44,27 @@ public:
         int64_t total() const { return master + compute + gradients + moments; }
     };
     Bytes bytes(bool with_optimizer) const;
-    /// Gets the memory and points the storages at it. `with_optimizer` false: no gradients, no moments
-    /// (generation).
+    /// Gets the memory of what this rank owns and points the storages at it. Where it owns all, w and g are
+    /// there too. `with_optimizer` false: no gradients, no moments (generation).
     void allocate(bool with_optimizer);
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
-    /// w = master in the compute type, after initialise() or a load.
+    /// w = master in the compute type where this rank owns all, after initialise() or a load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
 
-    /// All gradients as one vector, gaps for alignment included (they stay zero).
+    /// All owned gradients as one vector, gaps for alignment included (they stay zero).
     Tensor gradients() const { return gradients_; }
+    /// The beginning of it: those that are still to be summed over the tensor-parallel ranks.
+    Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
 
 private:
     StateTypes types_;
+    ShardPlace place_;
     std::deque<Storage> storages_;
+    std::vector<Unit> units_;
     Buffer master_, compute_, gradient_, moment1_, moment2_;
     Tensor gradients_;
+    int64_t partial_count_ = 0;
 };
 
 }  // namespace coeus

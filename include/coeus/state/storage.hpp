@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storage: parameters that one GEMM uses together, stacked by rows (q, k, v; gate, up), or a single
 // parameter.
+//
+// Of the stack of the tensor-parallel parts, n rows, the layers use all (w, g), while each of P FSDP ranks
+// owns the rows [r ceil(n/P), min(n, (r+1) ceil(n/P))) of everything else, so that collectives of equal
+// counts land in place in a buffer of P ceil(n/P) rows (Rajbhandari et al. 2020, stage 3).
 #pragma once
 
 #include "coeus/state/param.hpp"
@@ -17,28 +21,50 @@ struct StateTypes {
     Dtype accumulate() const { return compute == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 };
 
-/// One matrix [sum of the parameters' rows, cols] of each kind. Views into the memory of Parameters; all
-/// empty until Parameters::allocate(). The layers read `w` and add to `g`.
+/// One matrix [rows, cols] of each kind. Views into memory that others own; without data until it is there.
+/// The layers read `w` and add to `g`.
 class Storage {
 public:
-    Storage(std::vector<Param> params, const StateTypes& types);
+    Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place = {});
 
     const std::vector<Param>& params() const { return params_; }
+    /// Of w and g.
     const Shape& shape() const { return shape_; }
+    /// Of what this rank owns; rows may be 0.
+    const Shape& shard_shape() const { return shard_shape_; }
+    /// First row in w of what this rank owns.
+    int64_t shard_first_row() const { return shard_first_row_; }
+    /// Rows that each of the FSDP ranks contributes to a gathered buffer; all but the last ranks own so many.
+    int64_t rows_per_shard() const { return rows_per_shard_; }
+    /// Of a gathered buffer: w and what makes all contributions equal.
+    int64_t padded_count() const { return rows_per_shard_ * fsdp_ * shape_.cols(); }
     bool trainable() const { return params_.front().trainable; }
+    /// Every tensor-parallel rank has all of it, and the gradient is a sum over them.
+    bool is_partial() const { return params_.front().shard.tp == Split::partial; }
 
-    Tensor w;           ///< compute type; the master itself where the types are equal
-    Tensor g;           ///< gradient, accumulate type
+    Tensor w;  ///< compute type; gathered, or where one rank owns all: the master itself or a converted copy
+    Tensor g;  ///< gradient, accumulate type
+
+    // this rank's rows
     Tensor master;      ///< master type
-    Tensor exp_avg;     ///< first moment; absent without an optimizer
+    Tensor gradient;    ///< accumulate type, summed over the ranks when the optimizer sees it
+    Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
     Tensor exp_avg_sq;  ///< second moment
 
-    /// The rows of one parameter in one of the tensors above, in the parameter's shape.
+    /// A parameter's rows in w or g: [local rows, local cols], or the parameter's own shape where it is whole.
     Tensor rows_of(const Param& param, Tensor of) const;
+    /// What this rank owns of a parameter, and where that lies in the whole parameter.
+    struct Piece {
+        Tensor rows;        ///< of one of the tensors of owned rows; may be empty
+        int64_t first_row;  ///< in the parameter's global shape
+        int64_t first_col;
+    };
+    Piece owned(const Param& param, Tensor of) const;
 
 private:
     std::vector<Param> params_;
-    Shape shape_;
+    Shape shape_, shard_shape_;
+    int64_t fsdp_ = 1, rows_per_shard_ = 0, shard_first_row_ = 0;
 };
 
 }  // namespace coeus

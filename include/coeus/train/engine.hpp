@@ -3,11 +3,14 @@
 // files.
 #pragma once
 
-#include "coeus/comm/communicator.hpp"
+#include "coeus/comm/mesh.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
+#include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
+
+#include <optional>
 
 namespace coeus {
 
@@ -19,7 +22,9 @@ struct EngineOptions {
     AdamOptions adam;
     double max_norm = 1;  ///< of the gradient; 0: no clipping
     int threads = 1;
-    int data_ranks = 1;
+    MeshShape mesh;  ///< and this rank's place in it
+    int rank = 0;
+    GatherOptions gather;  ///< where the mesh shards parameters
 };
 
 /// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.
@@ -34,8 +39,9 @@ public:
     Engine(const DecoderConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
-    /// Takes all memory the engine will ever use.
-    void allocate();
+    const Mesh& mesh() const { return *mesh_; }
+    /// Takes all memory the engine will ever use. The mesh must outlive it.
+    void allocate(const Mesh& mesh = mesh_of_one());
 
     Decoder& decoder() { return decoder_; }
     const Decoder& decoder() const { return decoder_; }
@@ -47,17 +53,21 @@ public:
     void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
     /// Adds a micro-batch to the gradients and to scalars().loss.
     void forward_backward(const MicroBatch& batch);
-    /// Sums gradients and loss over the data ranks, clips by the global norm and updates the weights.
-    /// Returns false, with nothing updated, where loss or norm is not finite on any rank.
-    bool update(const Communicator& data_ranks);
-    /// Sum of the token losses of a validation batch (not divided by anything).
+    /// Sums gradients and loss over the ranks, clips by the global norm and updates the weights. Returns
+    /// false, with nothing updated, where loss or norm is not finite on any rank.
+    bool update();
+    /// This rank's sum of the token losses of a validation batch (not divided by anything). Every rank of the
+    /// mesh calls it as often.
     double evaluate(const MicroBatch& batch);
 
 private:
-    void sum_gradients(const Communicator& data_ranks);
+    void sum_gradients();
+    Ctx context(const Batch& batch, StepScalars& scalars);
 
     EngineOptions options_;
+    const Mesh* mesh_ = nullptr;
     Decoder decoder_;
+    std::optional<Gathered> gathered_;  // where the mesh shards parameters
     Stage stage_;
     Adam adam_;
     MemoryPlan plan_;

@@ -2,7 +2,6 @@
 // Validation: the mean loss over held-out samples, each counted once whatever the number of ranks.
 #pragma once
 
-#include "coeus/comm/communicator.hpp"
 #include "coeus/data/blend.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/engine.hpp"
@@ -11,13 +10,13 @@
 namespace coeus {
 
 /// Sum of the token losses / number of valid tokens, over validation.steps batches of every rank (-1: all
-/// samples, none twice). Sample i is the same for any number of ranks; rank r of R takes samples r, r + R,
-/// ... Collective.
+/// samples, none twice). Sample i is the same for any mesh; data rank r of R takes samples r, r + R, ...
+/// Collective.
 class Evaluator {
 public:
     Evaluator(const Config& config, SampleStream stream);
     /// Fills loss, tokens, seconds and tps.
-    ValidationMetrics run(Engine& engine, const Communicator& data_ranks);
+    ValidationMetrics run(Engine& engine);
 
 private:
     SampleStream stream_;

@@ -2,7 +2,7 @@
 // Weights that a fresh run starts from: a checkpoint of another run, or a Hugging Face folder.
 #pragma once
 
-#include "coeus/comm/communicator.hpp"
+#include "coeus/comm/mesh.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/train/config.hpp"
 
@@ -12,6 +12,6 @@ namespace coeus {
 
 /// Loads what checkpoint.initial_load_path and initial_load_in_hf name. Returns the source, or "" where they
 /// name none. ConfigError where it is missing, damaged or of another model. Collective.
-std::string load_initial_weights(const Config& config, Decoder& decoder, const Communicator& data_ranks);
+std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh);
 
 }  // namespace coeus

@@ -12,7 +12,7 @@
 
 namespace coeus {
 
-EngineOptions engine_options(const Config& config, const MeshShape& mesh, int threads);
+EngineOptions engine_options(const Config& config, const MeshShape& mesh, int rank, int threads);
 /// Adds what was cut to `notices`.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices);
 

@@ -60,7 +60,7 @@ void show_deck(const std::string& file, const InfoOptions& options) {
         mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     const DecoderConfig model = model_from_deck(config);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, mesh, threads));
+    const Engine engine(model, engine_options(config, mesh, 0, threads));
     fmt::print("{}: deck, {}\n", file, config.job.description);
     for (const std::string& text : describe_run(config, mesh, engine)) {
         std::string indented = "  " + text;

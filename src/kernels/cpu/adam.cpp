@@ -7,9 +7,9 @@ namespace coeus::cpu {
 
 namespace {
 
-constexpr int64_t run_length = 256;
+constexpr int64_t bits_at_a_time = 256;
 
-/// RandomStream::u64 of [first, first + count), count <= run_length; both halves of each block of Philox are
+/// RandomStream::u64 of [first, first + count), count <= bits_at_a_time; both halves of each block of Philox are
 /// used.
 void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first, int64_t count) {
     int64_t done = 0;
@@ -41,14 +41,18 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
     const RandomStream random = rounding_stream(options, scalars.step);
     dispatch(t.master.dtype, [&]<class T>(T) {
         const auto factors = adam_factors<Acc<T>>(options, scalars);
-        const auto run = [&]<class C>(C* compute) {
+        const int64_t run = options.run > 0 ? options.run : std::max<int64_t>(1, count);
+        const auto update = [&]<class C>(C* compute) {
             parallel_blocks(exec, count, int64_t(1) << 14, [&](int64_t, int64_t first, int64_t last) {
-                uint64_t random_bits[run_length];
-                const int64_t length = std::is_same_v<T, bf16> ? run_length : last - first;
-                for (int64_t i = first; i < last; i += length) {
-                    const int64_t n = std::min(length, last - i);
-                    if (std::is_same_v<T, bf16>)
-                        fill_bits(random_bits, random, options.first_index + uint64_t(i), n);
+                uint64_t random_bits[bits_at_a_time];
+                for (int64_t i = first, n; i < last; i += n) {
+                    n = last - i;
+                    if (std::is_same_v<T, bf16>) {
+                        const int64_t row = i / run, col = i % run;
+                        n = std::min({n, bits_at_a_time, run - col});
+                        fill_bits(random_bits, random,
+                                  options.first_index + uint64_t(row) * options.stride + uint64_t(col), n);
+                    }
                     adam_row(Lane(), t.master.as<T>() + i, t.exp_avg.as<T>() + i, t.exp_avg_sq.as<T>() + i,
                              t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
                              [&](int64_t j) { return random_bits[j]; });
@@ -56,9 +60,9 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
             });
         };
         if (t.compute)
-            dispatch(t.compute.dtype, [&]<class C>(C) { run(t.compute.as<C>()); });
+            dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });
         else
-            run(static_cast<T*>(nullptr));
+            update(static_cast<T*>(nullptr));
     });
 }
 

@@ -28,6 +28,8 @@ struct Cpu {
     static Function<decltype(Kernels::attention_cached)> attention_cached;
     static Function<decltype(Kernels::swiglu)> swiglu;
     static Function<decltype(Kernels::swiglu_backward)> swiglu_backward;
+    static Function<decltype(Kernels::log_sum_exp)> log_sum_exp;
+    static Function<decltype(Kernels::add_log_sum_exp)> add_log_sum_exp;
     static Function<decltype(Kernels::cross_entropy)> cross_entropy;
     static Function<decltype(Kernels::cast)> cast;
     static Function<decltype(Kernels::add)> add;

@@ -3,20 +3,67 @@
 
 #include "cpu.hpp"
 
+#include <cmath>
+#include <limits>
+
 namespace coeus::cpu {
 
-void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
-                        const StepScalars& scalars) {
-    require(losses.count() == logits.rows() && labels.count() == logits.rows(),
+void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
+                      VocabularyPart part) {
+    require(lse.count() == logits.rows() && at_label.count() == logits.rows() &&
+                labels.count() == logits.rows(),
+            "log sum exp: one label and result for each row");
+    const int32_t* label = labels.as<const int32_t>();
+    dispatch(logits.dtype, [&]<class T>(T) {
+        using A = Acc<T>;
+        A *sum = lse.as<A>(), *value = at_label.as<A>();
+        parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
+            const T* row = logits.row<const T>(t);
+            const int64_t column = label[t] - part.first;
+            sum[t] = log_sum_exp_row(Lane(), row, logits.cols());
+            value[t] = column >= 0 && column < logits.cols() ? A(load(row[column])) : A(0);
+        });
+    });
+}
+
+void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
+    require(lse.count() == parts.cols(), "log sum exp: parts and sum differ in length");
+    const int64_t count = parts.rows();
+    dispatch(lse.dtype, [&]<class A>(A) {
+        if constexpr (std::is_same_v<A, bf16>) {
+            throw LogicError("log sum exp is in the accumulate type");
+        } else {
+            A* sum = lse.as<A>();
+            parallel_rows(exec, lse.count(), count, [&](int64_t t) {
+                A largest = parts.row<const A>(0)[t];
+                for (int64_t p = 1; p < count; ++p) largest = std::max(largest, parts.row<const A>(p)[t]);
+                A total = 0;
+                for (int64_t p = 0; p < count; ++p) total += std::exp(parts.row<const A>(p)[t] - largest);
+                sum[t] = largest + std::log(total);
+            });
+        }
+    });
+}
+
+void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                        Tensor at_label, VocabularyPart part, const StepScalars& scalars) {
+    require(losses.count() == logits.rows() && labels.count() == logits.rows() &&
+                lse.count() == logits.rows() && at_label.count() == logits.rows(),
             "cross entropy: one label and loss for each row");
     const int32_t* label = labels.as<const int32_t>();
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
         A* loss = losses.as<A>();
+        const A *sum = lse.as<const A>(), *value = at_label.as<const A>(), scale = A(scalars.loss_scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            T* gradient = dlogits ? dlogits.row<T>(t) : nullptr;
-            loss[t] = cross_entropy_row(Lane(), gradient, logits.row<const T>(t), label[t], logits.cols(),
-                                        A(scalars.loss_scale));
+            // a label outside the vocabulary, which the data's checks keep away, gives a loss of NaN, on which
+            // the run stops
+            const bool inside = label[t] >= 0 && label[t] < part.total;
+            const A outside = label[t] == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
+            loss[t] = inside ? scale * (sum[t] - value[t]) : outside;
+            if (dlogits)
+                cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
+                                           label[t] - part.first, logits.cols(), sum[t], inside ? scale : A(0));
         });
     });
 }

@@ -11,36 +11,43 @@ namespace coeus::cpu {
 
 namespace {
 
-const int32_t* checked(const Tensor& tokens, int64_t rows, int64_t vocabulary) {
+const int32_t* checked(const Tensor& tokens, int64_t rows, VocabularyPart part) {
     require(tokens.count() == rows, "embedding: one token for each row");
     const int32_t* token = tokens.as<const int32_t>();
     for (int64_t t = 0; t < rows; ++t)
-        require(token[t] >= 0 && token[t] < vocabulary, "embedding: token outside the vocabulary");
+        require(token[t] >= 0 && token[t] < part.total, "embedding: token outside the vocabulary");
     return token;
 }
 
 }  // namespace
 
-void Cpu::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table) {
+void Cpu::embedding(Exec& exec, Tensor y, Tensor tokens, Tensor table, VocabularyPart part) {
     require(y.cols() == table.cols() && y.dtype == table.dtype, "embedding: output and table differ");
-    const int32_t* token = checked(tokens, y.rows(), table.rows());
+    const int32_t* token = checked(tokens, y.rows(), part);
     const size_t bytes = size_t(y.cols() * size_of(y.dtype));
     dispatch(y.dtype, [&]<class T>(T) {
-        parallel_rows(exec, y.rows(), y.cols(),
-                      [&](int64_t t) { std::memcpy(y.row<T>(t), table.row<const T>(token[t]), bytes); });
+        parallel_rows(exec, y.rows(), y.cols(), [&](int64_t t) {
+            const int64_t row = token[t] - part.first;
+            if (row >= 0 && row < table.rows())
+                std::memcpy(y.row<T>(t), table.row<const T>(row), bytes);
+            else
+                std::memset(static_cast<void*>(y.row<T>(t)), 0, bytes);
+        });
     });
 }
 
-void Cpu::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor tokens) {
+void Cpu::embedding_backward(Exec& exec, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part) {
     require(dtable.cols() == dy.cols(), "embedding: gradients differ in width");
-    const int32_t* token = checked(tokens, dy.rows(), dtable.rows());
+    const int32_t* token = checked(tokens, dy.rows(), part);
     const int64_t width = dy.cols();
     // whole cache lines for each thread
     const int64_t share = std::max<int64_t>(16, round_up(div_ceil(width, exec.threads), 16));
     dispatch(dy.dtype, [&]<class T>(T) {
         parallel_blocks(exec, width, share, [&](int64_t, int64_t first, int64_t last) {
             for (int64_t t = 0; t < dy.rows(); ++t) {
-                Acc<T>* sum = dtable.row<Acc<T>>(token[t]) + first;
+                const int64_t row = token[t] - part.first;
+                if (row < 0 || row >= dtable.rows()) continue;
+                Acc<T>* sum = dtable.row<Acc<T>>(row) + first;
                 const T* d = dy.row<const T>(t) + first;
                 Lane().each(last - first, [=](int64_t j) { sum[j] += load(d[j]); });
             }

@@ -21,18 +21,21 @@ constexpr int64_t seq_len = 5, global_batch = 12;
 
 class Run {
 public:
-    explicit Run(const StateTypes& types)
+    Run(const StateTypes& types, const Mesh& mesh)
         : engine(tiny_config(), {.types = types,
                                  .training = {.sequences = 1, .seq_len = seq_len},
                                  .validation = {.sequences = 2, .seq_len = seq_len},
-                                 .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}}) {
-        engine.allocate();
+                                 .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                                 .mesh = mesh.shape(),
+                                 .rank = mesh.world().rank()}) {
+        engine.allocate(mesh);
         engine.decoder().parameters().initialise(5, 1);
         engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     }
 
     /// This rank's part of the batch, one sequence at a time.
-    bool step(int64_t number, TestBatch& batch, const Communicator& ranks) {
+    bool step(int64_t number, TestBatch& batch) {
+        const Communicator& ranks = engine.mesh()[dp];
         engine.begin_step(number, 1e-2, batch.valid_labels());
         const int64_t share = global_batch / ranks.size();
         for (int64_t row = ranks.rank() * share; row < (ranks.rank() + 1) * share; ++row) {
@@ -44,7 +47,7 @@ public:
                                      .labels = tokens(batch.labels),
                                      .document_start = tokens(batch.document_start)});
         }
-        return engine.update(ranks);
+        return engine.update();
     }
 
     std::vector<double> weights() const {
@@ -57,20 +60,27 @@ public:
     Engine engine;
 };
 
+// Replicas on all ranks.
+Mesh data_mesh() {
+    Communicator world = Communicator::world("world");
+    const MeshShape shape = {.dp_replicate = world.size()};
+    return {std::move(world), shape};
+}
+
 }  // namespace
 
 TEST_CASE("engine: many ranks take the steps of one") {
-    const Communicator world = Communicator::world("world");
+    const Mesh mesh = data_mesh();
     for (Dtype dtype : {Dtype::f64, Dtype::f32}) {
         const bool exact = dtype == Dtype::f64;
         TestBatch batch(global_batch, seq_len, tiny_config().vocab);
         // labels only in the first three sequences: most ranks have none
         batch.ignore_every(4).split_documents(2, false);
         for (size_t t = 3 * seq_len; t < batch.labels.size(); ++t) batch.labels[t] = -100;
-        Run many({.master = dtype, .compute = dtype}), one({.master = dtype, .compute = dtype});
+        Run many({.master = dtype, .compute = dtype}, mesh), one({.master = dtype, .compute = dtype}, mesh_of_one());
         for (int64_t number : {1, 2, 3, 4, 5}) {
-            CHECK(many.step(number, batch, world));
-            CHECK(one.step(number, batch, Communicator::self()));
+            CHECK(many.step(number, batch));
+            CHECK(one.step(number, batch));
             CHECK(relatively_close(many.engine.scalars().loss, one.engine.scalars().loss,
                                    exact ? 1e-13 : 1e-5));
             CHECK(relatively_close(many.engine.scalars().grad_norm, one.engine.scalars().grad_norm,
@@ -81,13 +91,14 @@ TEST_CASE("engine: many ranks take the steps of one") {
 }
 
 TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding included") {
-    const Communicator world = Communicator::world("world");
+    const Mesh mesh = data_mesh();
+    const Communicator& world = mesh.world();
     for (Dtype master : {Dtype::f32, Dtype::bf16}) {
         TestBatch batch(global_batch, seq_len, tiny_config().vocab);
         batch.split_documents(3, false);
-        Run run({.master = master, .compute = Dtype::bf16});
+        Run run({.master = master, .compute = Dtype::bf16}, mesh);
         for (int64_t number : {1, 2, 3}) {
-            CHECK(run.step(number, batch, world));
+            CHECK(run.step(number, batch));
             std::vector<double> first = run.weights();
             world.broadcast(Tensor(first.data(), Dtype::f64, {int64_t(first.size())}), 0);
             CHECK(run.weights() == first);
@@ -96,21 +107,23 @@ TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding
 }
 
 TEST_CASE("engine: a gradient that is not finite on one rank stops all") {
-    const Communicator world = Communicator::world("world");
+    const Mesh mesh = data_mesh();
+    const Communicator& world = mesh.world();
     TestBatch batch(global_batch, seq_len, tiny_config().vocab);
     batch.split_documents(5, false);
-    Run run({.master = Dtype::f32, .compute = Dtype::f32});
+    Run run({.master = Dtype::f32, .compute = Dtype::f32}, mesh);
     const std::vector<double> before = run.weights();
     run.engine.begin_step(1, 1e-2, batch.valid_labels());
     if (world.rank() == world.size() - 1)
         set_element(run.engine.decoder().parameters().gradients(), 7,
                     std::numeric_limits<double>::infinity());
-    CHECK_FALSE(run.engine.update(world));
+    CHECK_FALSE(run.engine.update());
     CHECK(run.weights() == before);
 }
 
 TEST_CASE("evaluator: many ranks measure the loss of one") {
-    const Communicator world = Communicator::world("world");
+    const Mesh mesh = data_mesh();
+    const Communicator& world = mesh.world();
     std::optional<TemporaryFolder> folder;
     if (world.rank() == 0) folder.emplace();
     const std::string path = broadcast_text(
@@ -121,14 +134,15 @@ TEST_CASE("evaluator: many ranks measure the loss of one") {
     config.validation.local_batch_size = 2;
     config.validation.seq_len = seq_len;
     config.training.document_mask = true;
-    Run run({.master = Dtype::f64, .compute = Dtype::f64});
+    Run run({.master = Dtype::f64, .compute = Dtype::f64}, mesh),
+        one_rank({.master = Dtype::f64, .compute = Dtype::f64}, mesh_of_one());
     for (int64_t steps : {-1, 1}) {
         config.validation.steps = steps;
         Evaluator evaluator(config, sampler);
-        const ValidationMetrics many = evaluator.run(run.engine, world);
+        const ValidationMetrics many = evaluator.run(run.engine);
         config.validation.steps = steps < 0 ? -1 : world.size();
         Evaluator alone(config, sampler);
-        const ValidationMetrics one = alone.run(run.engine, Communicator::self());
+        const ValidationMetrics one = alone.run(one_rank.engine);
         CHECK(many.tokens == one.tokens);
         CHECK(relatively_close(many.loss, one.loss, 1e-13));
     }

@@ -40,16 +40,23 @@ void gemm(Exec&, Tensor d, Operand a, Operand b, Tensor c) {
         }
 }
 
-void embedding(Exec&, Tensor y, Tensor tokens, Tensor table) {
-    for (int64_t t = 0; t < y.rows(); ++t)
-        for (int64_t j = 0; j < y.cols(); ++j) set(y, t, j, at(table, index_at(tokens, t), j));
+bool has_row(const Tensor& table, int64_t row) {
+    return row >= 0 && row < table.rows();
 }
 
-void embedding_backward(Exec&, Tensor dtable, Tensor dy, Tensor tokens) {
+void embedding(Exec&, Tensor y, Tensor tokens, Tensor table, VocabularyPart part) {
+    for (int64_t t = 0; t < y.rows(); ++t)
+        for (int64_t j = 0; j < y.cols(); ++j) {
+            const int64_t row = index_at(tokens, t) - part.first;
+            set(y, t, j, has_row(table, row) ? at(table, row, j) : 0);
+        }
+}
+
+void embedding_backward(Exec&, Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart part) {
     for (int64_t t = 0; t < dy.rows(); ++t)
         for (int64_t j = 0; j < dy.cols(); ++j) {
-            const int64_t row = index_at(tokens, t);
-            set(dtable, row, j, at(dtable, row, j) + at(dy, t, j));
+            const int64_t row = index_at(tokens, t) - part.first;
+            if (has_row(dtable, row)) set(dtable, row, j, at(dtable, row, j) + at(dy, t, j));
         }
 }
 
@@ -234,17 +241,36 @@ void swiglu_backward(Exec&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
         }
 }
 
-void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, const StepScalars& s) {
+void log_sum_exp(Exec&, Tensor lse, Tensor at_label, Tensor logits, Tensor labels, VocabularyPart part) {
     for (int64_t t = 0; t < logits.rows(); ++t) {
-        const int64_t label = index_at(labels, t);
+        double sum = 0, value = 0;
+        for (int64_t j = 0; j < logits.cols(); ++j) {
+            sum += std::exp(at(logits, t, j));
+            if (part.first + j == index_at(labels, t)) value = at(logits, t, j);
+        }
+        set_element(lse, t, std::log(sum));
+        set_element(at_label, t, value);
+    }
+}
+
+void add_log_sum_exp(Exec&, Tensor lse, Tensor parts) {
+    for (int64_t t = 0; t < lse.count(); ++t) {
         double sum = 0;
-        for (int64_t j = 0; j < logits.cols(); ++j) sum += std::exp(at(logits, t, j));
-        set_element(losses, t,
-                    label == -100 ? 0 : -s.loss_scale * std::log(std::exp(at(logits, t, label)) / sum));
+        for (int64_t p = 0; p < parts.rows(); ++p) sum += std::exp(at(parts, p, t));
+        set_element(lse, t, std::log(sum));
+    }
+}
+
+void cross_entropy(Exec&, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
+                   Tensor at_label, VocabularyPart part, const StepScalars& s) {
+    for (int64_t t = 0; t < logits.rows(); ++t) {
+        const bool ignored = index_at(labels, t) == -100;
+        set_element(losses, t, ignored ? 0 : s.loss_scale * (element(lse, t) - element(at_label, t)));
         if (!dlogits) continue;
         for (int64_t j = 0; j < logits.cols(); ++j) {
-            const double p = std::exp(at(logits, t, j)) / sum;
-            set(dlogits, t, j, label == -100 ? 0 : s.loss_scale * (p - (j == label)));
+            const double p = std::exp(at(logits, t, j) - element(lse, t));
+            const bool is_label = part.first + j == index_at(labels, t);
+            set(dlogits, t, j, ignored ? 0 : s.loss_scale * (p - is_label));
         }
     }
 }
@@ -296,6 +322,8 @@ const Kernels& naive_kernels() {
         .attention_cached = attention_cached,
         .swiglu = swiglu,
         .swiglu_backward = swiglu_backward,
+        .log_sum_exp = log_sum_exp,
+        .add_log_sum_exp = add_log_sum_exp,
         .cross_entropy = cross_entropy,
         .cast = cast,
         .add = add,

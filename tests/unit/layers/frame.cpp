@@ -73,7 +73,7 @@ TEST_CASE("a frozen parameter gets no gradient, its input does") {
         const Embedding embedding(table);
         const RmsNorm rms_norm(rms, 1e-5);
         const LayerNorm layer_norm(&layer, 1e-5);
-        const Linear linear(w);
+        const ColLinear linear(w);
 
         Exec exec;
         exec.workspace = Arena(4096, "workspace");

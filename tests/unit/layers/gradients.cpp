@@ -119,14 +119,14 @@ TEST_CASE("linear: gradients") {
         for (const int64_t outputs : {1, 5}) {
             CAPTURE(tokens, outputs);
             const auto plain = [&](Parameters& parameters) {
-                auto linear = std::make_shared<Linear>(parameters.add(weight("w", outputs, 3)));
+                auto linear = std::make_shared<ColLinear>(parameters.add(weight("w", outputs, 3)));
                 return CheckedLayer{[=](Ctx& c, Tensor x) { return linear->forward(c, x); },
                                     [=](Ctx& c, Tensor dy) { return linear->backward(c, dy); }};
             };
             CHECK(gradcheck(plain, TestBatch(1, tokens, no_vocab), {.x = {tokens, 3}}) == "");
         }
     const auto stacked_with_residual = [](Parameters& parameters) {
-        auto linear = std::make_shared<Linear>(
+        auto linear = std::make_shared<RowLinear>(
             parameters.add({weight("a", 4, 6), weight("b", 1, 6), weight("c", 1, 6)}));
         return CheckedLayer{[=](Ctx& c, Tensor x) { return linear->forward(c, x, x); },
                             [=](Ctx& c, Tensor dy) {

@@ -15,12 +15,6 @@ std::string text_of(const Timetable& table, const TextStyle& style = {}) {
     return timetable_text(table, simulate(table), style);
 }
 
-int count_of(const std::string& what, const std::string& text) {
-    int count = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
-    return count;
-}
-
 }  // namespace
 
 TEST_CASE("a timetable as text") {

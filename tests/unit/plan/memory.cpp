@@ -157,14 +157,9 @@ TEST_CASE("the process grows by what was planned") {
     const double grown = double(resident_bytes() - before), planned = double(model.plan.total());
     CHECK(grown >= 0.97 * planned);
     CHECK(grown <= 1.03 * planned + double(16 << 20));
-#ifdef __SANITIZE_ADDRESS__
-    constexpr int64_t allowance = 32 << 20;  // freed memory waits before it is used again
-#else
-    constexpr int64_t allowance = 1 << 20;
-#endif
     const int64_t after = resident_bytes();
     train_once(model, batch);
-    CHECK(resident_bytes() <= after + allowance);
+    CHECK(resident_bytes() <= after + growth_allowance);
 }
 
 TEST_CASE("a plan is printed with the largest terms first") {

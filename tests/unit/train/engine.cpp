@@ -57,7 +57,7 @@ bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 
     engine.begin_step(number, rate, batch.valid_labels());
     for (int64_t first = 0; first < batch.sequences; first += at_a_time)
         engine.forward_backward(micro_batch(batch, first, at_a_time));
-    return engine.update(Communicator::self());
+    return engine.update();
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ TEST_CASE("engine: validation leaves training alone") {
             with.engine.evaluate(micro_batch(other, 0, 1)) + with.engine.evaluate(micro_batch(other, 1, 1));
         CHECK(relatively_close(a, b, 1e-13));
         CHECK(a > 0);
-        CHECK(with.engine.update(Communicator::self()));
+        CHECK(with.engine.update());
         step(without.engine, batch, number);
         CHECK(with.engine.scalars().loss == without.engine.scalars().loss);
     }

@@ -35,8 +35,8 @@ ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
     engine.decoder().parameters().initialise(5, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     Evaluator evaluator(config, sampler);
-    const ValidationMetrics first = evaluator.run(engine, Communicator::self());
-    CHECK(evaluator.run(engine, Communicator::self()).loss == first.loss);
+    const ValidationMetrics first = evaluator.run(engine);
+    CHECK(evaluator.run(engine).loss == first.loss);
     return first;
 }
 

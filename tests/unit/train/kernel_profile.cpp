@@ -5,22 +5,14 @@
 
 #include <catch2/catch.hpp>
 
-#include <sstream>
-
 using namespace coeus;
+using namespace coeus::test;
 
 namespace {
 
 double clock_seconds = 0;
 double fake_clock() {
     return clock_seconds;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-    std::istringstream in(text);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
 }
 
 }  // namespace

@@ -109,12 +109,6 @@ Json data_of(const std::string& html) {
     return JsonDocument::parse(between(html, "id=\"data\">", "</script>").at(0), "data").root().value();
 }
 
-int count_of(const std::string& text, const std::string& in) {
-    int count = 0;
-    for (size_t at = in.find(text); at != std::string::npos; at = in.find(text, at + 1)) ++count;
-    return count;
-}
-
 size_t columns_of(const std::string& line) {
     size_t columns = 0;
     for (const char c : line) columns += (c & 0xC0) != 0x80;

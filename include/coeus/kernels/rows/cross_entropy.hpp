@@ -2,6 +2,7 @@
 // Cross entropy of one row of V logits, and its gradient:
 //   loss = scale (log sum exp x - x[label]),   dx = scale (softmax(x) - one_hot(label)),   both 0 for label
 //   -100.
+// In two steps, so that ranks that have V columns each of a larger vocabulary can add up in between.
 #pragma once
 
 #include "coeus/kernels/rows/team.hpp"
@@ -12,29 +13,32 @@ namespace coeus {
 
 inline constexpr int32_t ignored_label = -100;
 
-/// Returns the loss. `dlogits` may be null or the logits. A label outside the vocabulary, which the data's
-/// checks keep away, gives a loss of NaN, on which the run stops.
+/// log sum exp of a row; -inf for an empty one.
 template <class Team, class T>
-COEUS_HD Acc<T> cross_entropy_row(const Team& team, T* dlogits, const T* logits, int32_t label, int64_t width,
-                                  Acc<T> scale) {
+COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width) {
     using A = Acc<T>;
-    const bool outside = label < 0 || label >= width;
-    if (outside) {
-        if (dlogits) team.each(width, [=](int64_t j) { dlogits[j] = store<T>(A(0)); });
-        return label == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
-    }
+    if (width == 0) return -std::numeric_limits<A>::infinity();
     const A largest = team.template largest<A>(width, [=](int64_t j) { return load(logits[j]); });
     const A total = team.template sum<A>(width, [=](int64_t j) { return exp_of(load(logits[j]) - largest); });
-    const A at_label = load(logits[label]);
-    const A loss = scale * (std::log(total) - (at_label - largest));
-    if (!dlogits) return loss;
-    const A factor = scale / total;
-    const A slope = scale * (exp_of(at_label - largest) / total - A(1));
+    return largest + std::log(total);
+}
+
+/// dx of a row. `dlogits` may be the logits. `label`: column of the label, or any number outside the row;
+/// scale 0 for an ignored label.
+template <class Team, class T>
+COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* logits, int64_t label,
+                                         int64_t width, Acc<T> lse, Acc<T> scale) {
+    using A = Acc<T>;
+    if (scale == A(0)) {
+        team.each(width, [=](int64_t j) { dlogits[j] = store<T>(A(0)); });
+        return;
+    }
+    const bool inside = label >= 0 && label < width;
+    const A slope = inside ? scale * (exp_of(load(logits[label]) - lse) - A(1)) : A(0);
     team.each(width, [=](int64_t j) {
-        const A softmax = factor * exp_of(load(logits[j]) - largest);
+        const A softmax = scale * exp_of(load(logits[j]) - lse);
         dlogits[j] = store<T>(j == label ? slope : softmax);
     });
-    return loss;
 }
 
 }  // namespace coeus

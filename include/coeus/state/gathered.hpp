@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathered: the weights and gradients of units while layers use them, where several ranks divide them (fully
+// sharded data parallelism, Rajbhandari et al. 2020; Zhao et al. 2023). A lease says for how long.
+//
+//   weights     the owned rows, in the compute type, are all-gathered into the unit's place
+//   gradients   a full gradient, zero at the beginning of the lease, is reduce-scattered at its end and added
+//               to the owned rows
+//
+// Both run on streams of their own: the gather of the next unit beside the present one's computation, the
+// reduction of a unit beside the next one's backward. Where units are released after use, neighbours lie at
+// opposite ends of one buffer, so that it is as large as the two largest neighbours.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/device/stream.hpp"
+#include "coeus/state/parameters.hpp"
+
+namespace coeus {
+
+/// What becomes of a unit between two uses in a step.
+enum class Keep : uint8_t {
+    neighbours,  ///< its place is taken by the next but one: weights are gathered anew for the backward,
+                 ///< gradients are reduced in each micro-batch
+    all          ///< every unit has a place: weights are gathered once a step, gradients reduced at its end
+};
+
+struct GatherOptions {
+    Keep weights = Keep::neighbours;
+    Keep gradients = Keep::neighbours;
+    Stream::Mode streams = Stream::Mode::eager;
+    int threads = 1;  ///< of the computation
+};
+
+class Gathered {
+public:
+    /// Lays the units out; takes no memory yet.
+    Gathered(Parameters& parameters, const GatherOptions& options);
+    ~Gathered();
+    Gathered(const Gathered&) = delete;
+    Gathered& operator=(const Gathered&) = delete;
+
+    struct Bytes {
+        int64_t weights = 0, gradients = 0;
+    };
+    Bytes bytes() const;
+    /// Two communicators over the ranks that own the shards, since gathers and reductions run side by side.
+    void allocate(const Communicator& gather, const Communicator& reduce, const Kernels& kernels);
+
+    /// Keeps w of a unit's storages valid. `gathered` null: every rank has all weights, and w is always valid.
+    class [[nodiscard]] WeightLease {
+    public:
+        WeightLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
+            if (gathered_) gathered_->hold_weights(unit);
+        }
+        ~WeightLease() {
+            if (gathered_) gathered_->release_weights(unit_);
+        }
+        WeightLease(const WeightLease&) = delete;
+        WeightLease& operator=(const WeightLease&) = delete;
+
+    private:
+        Gathered* gathered_;
+        size_t unit_;
+    };
+    /// The same for g.
+    class [[nodiscard]] GradientLease {
+    public:
+        GradientLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
+            if (gathered_) gathered_->hold_gradients(unit);
+        }
+        /// Throws what the reduction throws, unless an exception is on its way already.
+        ~GradientLease() noexcept(false) {
+            if (gathered_) gathered_->release_gradients(unit_);
+        }
+        GradientLease(const GradientLease&) = delete;
+        GradientLease& operator=(const GradientLease&) = delete;
+
+    private:
+        Gathered* gathered_;
+        size_t unit_;
+    };
+
+    /// Begins to gather a unit, if its place is free.
+    void prefetch(size_t unit);
+    /// After the last backward of a step: every gradient is in the owned rows, summed over the ranks that
+    /// share them.
+    void finish_gradients();
+    /// After an update of the owned weights: what was gathered is stale.
+    void forget_weights();
+
+private:
+    class Places;
+    void hold_weights(size_t unit);
+    void release_weights(size_t unit);
+    void hold_gradients(size_t unit);
+    void release_gradients(size_t unit);
+    void gather(size_t unit);
+    void reduce(size_t unit);
+
+    Parameters& parameters_;
+    GatherOptions options_;
+    std::unique_ptr<Places> weights_, gradients_;
+    const Communicator *gather_ranks_ = nullptr, *reduce_ranks_ = nullptr;
+    const Kernels* kernels_ = nullptr;
+    Exec gather_exec_, reduce_exec_;  // one thread each: they run beside the computation
+    Exec zero_exec_;
+    std::unique_ptr<Stream> gather_stream_, reduce_stream_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/state/gathered.hpp"
+
+#include <algorithm>
+#include <exception>
+
+namespace coeus {
+
+namespace {
+
+constexpr int64_t alignment = 64;
+
+}  // namespace
+
+// Where the units lie in a buffer, and which of them are there.
+class Gathered::Places {
+public:
+    struct State {
+        int64_t first = 0, bytes = 0;  // in the buffer
+        bool valid = false;            // it holds the unit
+        int leases = 0;
+        Pending pending;               // work that fills or empties it
+    };
+
+    Places(const Parameters& parameters, Dtype dtype, Keep keep) : parameters_(parameters), dtype_(dtype) {
+        for (const Unit& unit : parameters.units()) {
+            State& state = states.emplace_back();
+            for (size_t i = unit.first; i < unit.first + unit.count; ++i)
+                state.bytes += padded_bytes(parameters.storages()[i]);
+        }
+        if (keep == Keep::all)
+            stack();
+        else
+            lay_at_both_ends();
+    }
+
+    int64_t bytes() const { return bytes_; }
+    void allocate(const std::string& what) { buffer_ = Buffer(bytes_, what); }
+
+    // The gathered buffer of one storage, [ranks * rows_per_shard, cols].
+    Tensor of(size_t unit, size_t storage) const {
+        std::byte* at = buffer_.data() + states[unit].first;
+        for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
+            at += padded_bytes(parameters_.storages()[i]);
+        const Storage& s = parameters_.storages()[storage];
+        return Tensor(at, dtype_, {s.padded_count()});
+    }
+
+    // Ends what is in the way of a unit. Nobody may hold it.
+    void make_room(size_t unit) {
+        State& mine = states[unit];
+        for (size_t other = 0; other < states.size(); ++other) {
+            State& theirs = states[other];
+            if (other == unit || theirs.first >= mine.first + mine.bytes ||
+                mine.first >= theirs.first + theirs.bytes)
+                continue;
+            theirs.pending.join();
+            require(theirs.leases == 0, "a unit would be gathered over one that is in use");
+            theirs.valid = false;
+        }
+    }
+    bool has_room(size_t unit) const {
+        const State& mine = states[unit];
+        return std::none_of(states.begin(), states.end(), [&](const State& theirs) {
+            return &theirs != &mine && theirs.leases > 0 && theirs.first < mine.first + mine.bytes &&
+                   mine.first < theirs.first + theirs.bytes;
+        });
+    }
+
+    std::vector<State> states;  // of the units
+
+private:
+    int64_t padded_bytes(const Storage& storage) const {
+        return round_up(storage.padded_count() * size_of(dtype_), alignment);
+    }
+
+    void stack() {
+        for (State& state : states) {
+            state.first = bytes_;
+            bytes_ += state.bytes;
+        }
+    }
+
+    // Units of even number at the beginning, of odd number at the end.
+    void lay_at_both_ends() {
+        for (size_t u = 0; u < states.size(); ++u)
+            bytes_ = std::max(bytes_, states[u].bytes + (u > 0 ? states[u - 1].bytes : 0));
+        for (size_t u = 1; u < states.size(); u += 2) states[u].first = bytes_ - states[u].bytes;
+    }
+
+    const Parameters& parameters_;
+    Dtype dtype_;
+    Buffer buffer_;
+    int64_t bytes_ = 0;
+};
+
+Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
+    : parameters_(parameters),
+      options_(options),
+      weights_(std::make_unique<Places>(parameters, parameters.types().compute, options.weights)),
+      gradients_(std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients)) {
+    zero_exec_.threads = options.threads;
+}
+
+Gathered::~Gathered() = default;
+
+Gathered::Bytes Gathered::bytes() const {
+    return {weights_->bytes(), gradients_->bytes()};
+}
+
+void Gathered::allocate(const Communicator& gather, const Communicator& reduce, const Kernels& kernels) {
+    require(gather.size() == parameters_.place().fsdp && reduce.size() == gather.size(),
+            "the communicators of gathered weights are not those of their shards");
+    weights_->allocate("gathered weights");
+    gradients_->allocate("gradients before their reduction");
+    for (size_t u = 0; u < parameters_.units().size(); ++u) {
+        const Unit& unit = parameters_.units()[u];
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+            Storage& storage = parameters_.storages()[i];
+            storage.w = Tensor(weights_->of(u, i).data, storage.w.dtype, storage.shape());
+            storage.g = Tensor(gradients_->of(u, i).data, storage.g.dtype, storage.shape());
+        }
+    }
+    gather_ranks_ = &gather;
+    reduce_ranks_ = &reduce;
+    kernels_ = &kernels;
+    gather_stream_ = std::make_unique<Stream>(options_.streams);
+    reduce_stream_ = std::make_unique<Stream>(options_.streams);
+}
+
+void Gathered::gather(size_t u) {
+    const Unit& unit = parameters_.units()[u];
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+        const Storage& storage = parameters_.storages()[i];
+        const Tensor all = weights_->of(u, i);
+        const int64_t share = all.count() / gather_ranks_->size(), cols = storage.shape().cols();
+        const Tensor own = all.slice_rows(gather_ranks_->rank() * share, share);
+        const int64_t rows = storage.shard_shape().rows();
+        if (rows > 0)
+            kernels_->cast(gather_exec_, own.slice_rows(0, rows * cols), storage.master.reshape({rows * cols}));
+        gather_ranks_->all_gather(all, own);
+    }
+}
+
+void Gathered::reduce(size_t u) {
+    const Unit& unit = parameters_.units()[u];
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+        const Storage& storage = parameters_.storages()[i];
+        if (!storage.trainable()) continue;
+        const Tensor all = gradients_->of(u, i);
+        const int64_t share = all.count() / reduce_ranks_->size(), cols = storage.shape().cols();
+        const Tensor own = all.slice_rows(reduce_ranks_->rank() * share, share);
+        reduce_ranks_->reduce_scatter(own, all);
+        const int64_t rows = storage.shard_shape().rows();
+        if (rows > 0)
+            kernels_->add(reduce_exec_, storage.gradient.reshape({rows * cols}), own.slice_rows(0, rows * cols));
+    }
+}
+
+void Gathered::prefetch(size_t unit) {
+    Places::State& state = weights_->states[unit];
+    if (state.valid || !weights_->has_room(unit)) return;
+    weights_->make_room(unit);
+    state.valid = true;
+    state.pending = gather_stream_->run([this, unit] { gather(unit); });
+}
+
+void Gathered::hold_weights(size_t unit) {
+    prefetch(unit);
+    Places::State& state = weights_->states[unit];
+    require(state.valid, "there is no room for the weights of a unit");
+    state.pending.join();
+    ++state.leases;
+}
+
+void Gathered::release_weights(size_t unit) {
+    --weights_->states[unit].leases;
+}
+
+void Gathered::hold_gradients(size_t unit) {
+    Places::State& state = gradients_->states[unit];
+    if (!state.valid) {
+        gradients_->make_room(unit);
+        state.pending.join();
+        const Unit& range = parameters_.units()[unit];
+        for (size_t i = range.first; i < range.first + range.count; ++i)
+            kernels_->zero(zero_exec_, gradients_->of(unit, i));
+        state.valid = true;
+    }
+    ++state.leases;
+}
+
+void Gathered::release_gradients(size_t unit) {
+    Places::State& state = gradients_->states[unit];
+    if (--state.leases > 0 || options_.gradients == Keep::all || std::uncaught_exceptions() > 0) return;
+    state.valid = false;
+    state.pending = reduce_stream_->run([this, unit] { reduce(unit); });
+}
+
+void Gathered::finish_gradients() {
+    for (size_t unit = gradients_->states.size(); unit-- > 0;) {
+        Places::State& state = gradients_->states[unit];
+        require(state.leases == 0, "a gradient is reduced while it is in use");
+        if (state.valid) state.pending = reduce_stream_->run([this, unit] { reduce(unit); });
+        state.valid = false;
+    }
+    for (Places::State& state : gradients_->states) state.pending.join();
+}
+
+void Gathered::forget_weights() {
+    for (Places::State& state : weights_->states) {
+        require(state.leases == 0, "weights change while they are in use");
+        state.pending.join();
+        state.valid = false;
+    }
+}
+
+}  // namespace coeus

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every mesh takes the steps of one rank: loss, gradient norm, every gradient by name, every weight, in float64.
+#include "support/mesh_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+// Sizes that no degree divides evenly but where they must.
+DecoderConfig model_for(const MeshShape& mesh, bool tied) {
+    DecoderConfig model = tiny_config();
+    model.heads = 8;
+    model.kv_heads = mesh.tp > 4 ? 8 : 4;
+    model.head_dim = 4;
+    model.ffn_hidden = 23;
+    model.layers = 3;
+    model.tied = tied;
+    return model;
+}
+
+}  // namespace
+
+TEST_CASE("mesh: every factorisation equals one rank") {
+    const Communicator world = Communicator::world("world");
+    int number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard, tp})) {
+        ++number;
+        MeshCase c = {.mesh = mesh, .model = model_for(mesh, number % 2 == 0)};
+        c.micro_batches = 1 + number % 2;
+        c.document_mask = number % 3 == 0;
+        c.gather.weights = number % 2 ? Keep::neighbours : Keep::all;
+        c.gather.gradients = number % 3 ? Keep::neighbours : Keep::all;
+        c.gather.streams = number % 4 < 2 ? Stream::Mode::threaded : Stream::Mode::eager;
+        CHECK(differs_from_one_rank(c, world) == "");
+    }
+}

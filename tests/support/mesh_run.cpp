@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/mesh_run.hpp"
+
+#include "support/support.hpp"
+
+#include <algorithm>
+
+namespace coeus::test {
+
+std::string MeshCase::name() const {
+    return fmt::format("{}, {} x {} sequences of {}{}", mesh.text(), micro_batches, sequences, seq_len,
+                       document_mask ? ", documents" : "");
+}
+
+MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
+    : engine(c.model, {.types = c.types,
+                       .training = {.sequences = c.sequences, .seq_len = c.seq_len},
+                       .micro_batches = c.micro_batches,
+                       .validation = {.sequences = c.sequences, .seq_len = c.seq_len},
+                       .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                       .mesh = mesh.shape(),
+                       .rank = mesh.world().rank(),
+                       .gather = c.gather}),
+      sequences_(c.sequences),
+      seq_len_(c.seq_len) {
+    engine.allocate(mesh);
+    engine.decoder().parameters().initialise(5, 1);
+    engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+}
+
+bool MeshRun::step(int64_t number, TestBatch& batch) {
+    const Mesh& mesh = engine.mesh();
+    engine.begin_step(number, 1e-2, batch.valid_labels());
+    const int64_t share = batch.sequences / mesh.size(dp), first = mesh.rank(dp) * share;
+    for (int64_t row = first; row < first + share; row += sequences_) {
+        const auto rows = [&](std::vector<int32_t>& all) {
+            if (all.empty()) return Tensor{};
+            return Tensor(all.data() + row * seq_len_, Dtype::i32, {sequences_ * seq_len_});
+        };
+        engine.forward_backward({.sequences = sequences_,
+                                 .tokens = rows(batch.tokens),
+                                 .labels = rows(batch.labels),
+                                 .document_start = rows(batch.document_start)});
+    }
+    return engine.update();
+}
+
+std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind) const {
+    const Mesh& mesh = engine.mesh();
+    std::map<std::string, std::vector<double>> all;
+    for (const Storage& storage : engine.decoder().parameters().storages()) {
+        for (const Param& param : storage.params()) {
+            std::vector<double>& values = all[param.name];
+            values.resize(size_t(param.shape.count()));
+            const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
+            const bool counts = mesh.rank(dp_replicate) == 0 && (divided || mesh.rank(tp) == 0);
+            const Storage::Piece piece = storage.owned(param, storage.*kind);
+            for (int64_t i = 0; counts && i < piece.rows.count(); ++i) {
+                const int64_t row = piece.first_row + i / piece.rows.cols(),
+                              col = piece.first_col + i % piece.rows.cols();
+                values[size_t(row * param.shape.cols() + col)] = element(piece.rows, i);
+            }
+        }
+    }
+    for (auto& [name, values] : all)
+        mesh.world().all_reduce(Tensor(values.data(), Dtype::f64, {int64_t(values.size())}));
+    return all;
+}
+
+TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
+    TestBatch batch(c.sequences * c.micro_batches * c.mesh.size(dp), c.seq_len, c.model.vocab, seed);
+    batch.ignore_every(5);
+    if (c.document_mask) batch.split_documents(3, false);
+    return batch;
+}
+
+std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
+                                  double loss_tolerance, double gradient_tolerance) {
+    const Mesh mesh(world.split(0, "world"), c.mesh);
+    MeshCase whole = c;
+    whole.mesh = {};
+    whole.micro_batches = c.micro_batches * c.mesh.size(dp);
+    MeshRun many(c, mesh), one(whole, mesh_of_one());
+    std::string lines;
+    const auto compare_all = [&](const char* what, Tensor Storage::*kind, int64_t step) {
+        const auto is = many.whole(kind), should = one.whole(kind);
+        if (is.size() != should.size()) lines += "the mesh has other parameters than one rank\n";
+        for (const auto& [name, values] : should) {
+            const auto found = is.find(name);
+            const double error = found == is.end() ? 1 : normalised_error(found->second, values);
+            if (!(error <= gradient_tolerance))
+                lines += fmt::format("step {}: {} of {} differs by {:.2e}\n", step, what, name, error);
+        }
+    };
+    const auto compare = [&](const char* what, double is, double should, int64_t step) {
+        if (!relatively_close(is, should, loss_tolerance))
+            lines += fmt::format("step {}: {} is {:.15g}, on one rank {:.15g}\n", step, what, is, should);
+    };
+    for (int64_t step = 1; step <= steps; ++step) {
+        TestBatch batch = batch_of_step(c, uint64_t(step));
+        if (!many.step(step, batch) || !one.step(step, batch)) lines += "a step was not finite\n";
+        compare("loss", many.engine.scalars().loss, one.engine.scalars().loss, step);
+        compare("norm", many.engine.scalars().grad_norm, one.engine.scalars().grad_norm, step);
+        compare_all("gradient", &Storage::gradient, step);
+    }
+    compare_all("weight", &Storage::master, steps);
+    // a rank that sees nothing wrong agrees with one that does
+    if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
+        lines = "another rank differs\n";
+    return lines.empty() ? "" : c.name() + ":\n" + lines;
+}
+
+std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes) {
+    std::vector<MeshShape> all = {{}};
+    for (const Axis axis : axes) {
+        std::vector<MeshShape> more;
+        for (const MeshShape& shape : all) {
+            for (int degree = 1; degree <= ranks; ++degree) {
+                MeshShape next = shape;
+                int& field = axis == pp             ? next.pp
+                             : axis == dp_replicate ? next.dp_replicate
+                             : axis == dp_shard     ? next.dp_shard
+                             : axis == cp           ? next.cp
+                                                    : next.tp;
+                field = degree;
+                if (ranks % next.ranks() == 0) more.push_back(next);
+            }
+        }
+        all = more;
+    }
+    std::erase_if(all, [&](const MeshShape& shape) { return shape.ranks() != ranks; });
+    return all;
+}
+
+}  // namespace coeus::test

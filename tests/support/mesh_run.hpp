@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model trained on a mesh beside the same model on one rank: for tests that every layout gives what one rank
+// gives. Every rank of the world trains its part of the mesh's model, and the whole model alone.
+#pragma once
+
+#include "coeus/train/engine.hpp"
+#include "support/model.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+/// What a case varies beside the mesh.
+struct MeshCase {
+    MeshShape mesh;
+    DecoderConfig model;
+    StateTypes types = {Dtype::f64, Dtype::f64};
+    int64_t sequences = 1;      ///< of a micro-batch
+    int64_t micro_batches = 1;  ///< of a data rank and step
+    int64_t seq_len = 8;
+    bool document_mask = false;
+    GatherOptions gather = {};
+
+    std::string name() const;
+};
+
+/// An engine on a mesh (or on mesh_of_one()) with initial weights.
+class MeshRun {
+public:
+    MeshRun(const MeshCase& c, const Mesh& mesh);
+
+    /// One step on this data rank's part of a batch of all sequences of the step. False: not finite.
+    bool step(int64_t number, TestBatch& batch);
+    /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.
+    std::map<std::string, std::vector<double>> whole(Tensor Storage::*kind) const;
+
+    Engine engine;
+
+private:
+    int64_t sequences_, seq_len_;
+};
+
+/// All sequences of a step of a case.
+TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
+/// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the last,
+/// every weight. Returns what differs, a line each, or "". The same on every rank. Collective.
+std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
+                                  double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
+/// Every mesh of so many ranks over these axes, the others 1.
+std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes);
+
+}  // namespace coeus::test
