@@ -50,8 +50,8 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
     before.merge(values_of(deck_text(Config())));  // what an older deck does not say had its default
     const auto now = values_of(deck_text(config));
     std::set<std::string> keys;
-    for (const auto* deck : {&before, &now})
-        for (const auto& [key, value] : *deck) keys.insert(key);
+    for (const auto& [key, value] : before) keys.insert(key);
+    for (const auto& [key, value] : now) keys.insert(key);
 
     std::map<Matter, std::vector<std::string>> changes;
     for (const std::string& key : keys) {

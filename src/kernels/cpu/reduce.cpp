@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in double over fixed blocks, whose results are added in order; and what follows from the gradient's
 // norm.
-#include "coeus/kernels/rows/team.hpp"
+#include "coeus/kernels/math.hpp"
 #include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 
@@ -10,6 +10,21 @@
 namespace coeus::cpu {
 
 namespace {
+
+// Sum of f(j) in many lanes: one chain of additions would wait for each other. The lanes' order is fixed.
+template <class F>
+double sum_in_lanes(int64_t n, F&& f) {
+    constexpr int64_t count = 32;
+    double lanes[count] = {};
+    int64_t j = 0;
+    for (; j + count <= n; j += count)
+#pragma omp simd
+        for (int64_t lane = 0; lane < count; ++lane) lanes[lane] += f(j + lane);
+    double total = 0;
+    for (; j < n; ++j) total += f(j);
+    for (const double lane : lanes) total += lane;
+    return total;
+}
 
 template <class F>
 void reduce(Exec& exec, double* out, Tensor a, F&& f) {
@@ -25,7 +40,7 @@ void reduce(Exec& exec, double* out, Tensor a, F&& f) {
             for (int64_t i = first; i < last; ++i) {
                 const T* x = data + i * distance;
                 const int64_t n = std::min(size, a.count() - i * size);
-                partial[i] = Lane().sum<double>(n, [=](int64_t j) { return f(double(load(x[j]))); });
+                partial[i] = sum_in_lanes(n, [=](int64_t j) { return f(double(load(x[j]))); });
             }
         });
     });
