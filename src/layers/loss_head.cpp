@@ -2,6 +2,7 @@
 #include "coeus/layers/loss_head.hpp"
 
 #include "coeus/layers/embedding.hpp"
+#include "coeus/layers/loss_exchange.hpp"
 #include "coeus/layers/tokens.hpp"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ namespace {
 // Rows of a chunk: logits of about 8 MiB, which the last-level cache holds, but enough rows for an efficient
 // GEMM.
 int64_t chunk_rows(int64_t tokens, int64_t vocabulary, Dtype dtype) {
-    const int64_t fitting = (int64_t(8) << 20) / (std::max<int64_t>(1, vocabulary) * size_of(dtype)) / 64 * 64;
+    const int64_t fitting =
+        (int64_t(8) << 20) / (std::max<int64_t>(1, vocabulary) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
@@ -36,17 +38,14 @@ void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
 }
 
 void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels) const {
-    const VocabularyPart part = vocabulary_part(*output_);
-    const int64_t n = logits.rows(), ranks = c.tp.size();
+    const int64_t n = logits.rows();
     const Scope temps(c.temp);
-    const Tensor parts = c.temp.alloc(losses.dtype, {ranks, n});  // log sum exp of each rank's columns
-    const Tensor own = parts.slice_rows(c.tp.rank(), 1).reshape({n}), lse = c.temp.alloc(losses.dtype, {n}),
+    const Tensor parts = c.temp.alloc(losses.dtype, {c.tp.size(), n}), lse = c.temp.alloc(losses.dtype, {n}),
                  at_label = c.temp.alloc(losses.dtype, {n});
-    c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part);
-    c.tp.all_gather(parts.reshape({ranks * n}), own);
-    c.tp.all_reduce(at_label);
-    if (ranks > 1) c.k.add_log_sum_exp(c.exec, lse, parts);
-    c.k.cross_entropy(c.exec, losses, dlogits, logits, labels, ranks > 1 ? lse : own, at_label, part, c.scalars);
+    c.loss.statistics(c, parts, at_label, logits, labels, output_->params().front());
+    c.k.add_log_sum_exp(c.exec, lse, parts);
+    c.k.cross_entropy(c.exec, losses, dlogits, logits, labels, lse, at_label, vocabulary_part(*output_),
+                      c.scalars);
 }
 
 void LossHead::forward(Ctx& c, Tensor x) const {

@@ -63,7 +63,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
       rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
-    parameters_.begin_unit();
+    parameters_.begin_unit(config.tied ? 2 : 1);
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",

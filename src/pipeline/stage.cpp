@@ -31,7 +31,9 @@ void Stage::forward_backward(Ctx& c) const {
     const FrameScope kept(c.frame);
     const auto& blocks = decoder_->blocks();
     const size_t embedding = decoder_->embedding_unit(), head = decoder_->head_unit();
-    const auto unit_of = [&](size_t block) { return block < blocks.size() ? decoder_->block_unit(block) : head; };
+    const auto unit_of = [&](size_t block) {
+        return block < blocks.size() ? decoder_->block_unit(block) : head;
+    };
 
     Flow flow;
     {

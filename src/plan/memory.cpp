@@ -28,14 +28,14 @@ Batch planned_batch(const BatchShape& shape) {
 
 template <class Pass>
 Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Communicator& tp,
-                 const Pass& pass) {
+                 const LossExchange& loss, const Pass& pass) {
     Exec exec;
     exec.threads = threads;
     Frame frame;
     Arena temp;
     StepScalars scalars;
     const Batch batch = planned_batch(shape);
-    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp};
+    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp, loss};
     pass(c);
     return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
 }
@@ -96,19 +96,19 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 }  // namespace
 
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh) {
+                         int threads, const Mesh& mesh, const LossExchange& loss) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    take_larger(plan, measure(training, threads, local_exchange(), mesh[tp], [&](Ctx& c) {
+    take_larger(plan, measure(training, threads, local_exchange(), mesh[tp], loss, [&](Ctx& c) {
                     stage.forward_backward(c);
                     for (const Storage& storage : decoder.parameters().storages())
                         c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
                 }));
     if (validation.sequences > 0)
-        take_larger(plan, measure(validation, threads, local_exchange(), mesh[tp],
+        take_larger(plan, measure(validation, threads, local_exchange(), mesh[tp], loss,
                                   [&](Ctx& c) { stage.evaluate(c); }));
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
@@ -130,7 +130,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
                      step = {.sequences = cache.sequences(), .seq_len = 1};
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        take_larger(plan, measure(shape, threads, exchange, alone(), [&](Ctx& c) {
+        take_larger(plan, measure(shape, threads, exchange, alone(), split_loss(), [&](Ctx& c) {
                         const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
                         stage.last_logits(c, logits);
                         c.k.sum(c.exec, nullptr, logits);

@@ -19,7 +19,7 @@ public:
         int64_t first = 0, bytes = 0;  // in the buffer
         bool valid = false;            // it holds the unit
         int leases = 0;
-        Pending pending;               // work that fills or empties it
+        Pending pending;  // work that fills or empties it
     };
 
     Places(const Parameters& parameters, Dtype dtype, Keep keep) : parameters_(parameters), dtype_(dtype) {
@@ -95,22 +95,29 @@ private:
 };
 
 Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
-    : parameters_(parameters),
-      options_(options),
-      weights_(std::make_unique<Places>(parameters, parameters.types().compute, options.weights)),
-      gradients_(std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients)) {
-    zero_exec_.threads = options.threads;
+    : parameters_(parameters), options_(options) {
+    expect_uses();
+    if (!is_sharded()) return;
+    weights_ = std::make_unique<Places>(parameters, parameters.types().compute, options.weights);
+    gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
 }
 
 Gathered::~Gathered() = default;
 
 Gathered::Bytes Gathered::bytes() const {
+    if (!is_sharded()) return {};
     return {weights_->bytes(), gradients_->bytes()};
 }
 
-void Gathered::allocate(const Communicator& gather, const Communicator& reduce, const Kernels& kernels) {
-    require(gather.size() == parameters_.place().fsdp && reduce.size() == gather.size(),
+void Gathered::allocate(const GatherRanks& ranks, Exec& compute, const Kernels& kernels) {
+    require(ranks.gather.size() == parameters_.place().fsdp && ranks.reduce.size() == ranks.gather.size(),
             "the communicators of gathered weights are not those of their shards");
+    ranks_.emplace(ranks);
+    kernels_ = &kernels;
+    compute_ = &compute;
+    gather_stream_ = std::make_unique<Stream>(options_.streams);
+    reduce_stream_ = std::make_unique<Stream>(options_.streams);
+    if (!is_sharded()) return;
     weights_->allocate("gathered weights");
     gradients_->allocate("gradients before their reduction");
     for (size_t u = 0; u < parameters_.units().size(); ++u) {
@@ -121,11 +128,6 @@ void Gathered::allocate(const Communicator& gather, const Communicator& reduce, 
             storage.g = Tensor(gradients_->of(u, i).data, storage.g.dtype, storage.shape());
         }
     }
-    gather_ranks_ = &gather;
-    reduce_ranks_ = &reduce;
-    kernels_ = &kernels;
-    gather_stream_ = std::make_unique<Stream>(options_.streams);
-    reduce_stream_ = std::make_unique<Stream>(options_.streams);
 }
 
 void Gathered::gather(size_t u) {
@@ -133,31 +135,41 @@ void Gathered::gather(size_t u) {
     for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
         const Storage& storage = parameters_.storages()[i];
         const Tensor all = weights_->of(u, i);
-        const int64_t share = all.count() / gather_ranks_->size(), cols = storage.shape().cols();
-        const Tensor own = all.slice_rows(gather_ranks_->rank() * share, share);
-        const int64_t rows = storage.shard_shape().rows();
-        if (rows > 0)
-            kernels_->cast(gather_exec_, own.slice_rows(0, rows * cols), storage.master.reshape({rows * cols}));
-        gather_ranks_->all_gather(all, own);
+        const int64_t share = all.count() / ranks_->gather.size(), count = storage.shard_shape().count();
+        const Tensor own = all.slice_rows(ranks_->gather.rank() * share, share);
+        if (count > 0)
+            kernels_->cast(gather_exec_, own.slice_rows(0, count), storage.master.reshape({count}));
+        ranks_->gather.all_gather(all, own);
     }
 }
 
-void Gathered::reduce(size_t u) {
+void Gathered::scatter(size_t u) {
     const Unit& unit = parameters_.units()[u];
     for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
         const Storage& storage = parameters_.storages()[i];
         if (!storage.trainable()) continue;
         const Tensor all = gradients_->of(u, i);
-        const int64_t share = all.count() / reduce_ranks_->size(), cols = storage.shape().cols();
-        const Tensor own = all.slice_rows(reduce_ranks_->rank() * share, share);
-        reduce_ranks_->reduce_scatter(own, all);
-        const int64_t rows = storage.shard_shape().rows();
-        if (rows > 0)
-            kernels_->add(reduce_exec_, storage.gradient.reshape({rows * cols}), own.slice_rows(0, rows * cols));
+        const int64_t share = all.count() / ranks_->reduce.size(), count = storage.shard_shape().count();
+        const Tensor own = all.slice_rows(ranks_->reduce.rank() * share, share);
+        ranks_->reduce.reduce_scatter(own, all);
+        if (count > 0)
+            kernels_->add(reduce_exec_, storage.gradient.reshape({count}), own.slice_rows(0, count));
     }
 }
 
+void Gathered::sum_over_replicas(size_t unit) {
+    for (const Tensor& gradients : parameters_.gradients_of(unit)) ranks_->replicas.all_reduce(gradients);
+}
+
+// Waits for work of a stream; an observer sees for how long.
+void Gathered::join(Pending& pending, const char* what) {
+    if (compute_->observer) compute_->observer->begin(what, 0, 0);
+    pending.join();
+    if (compute_->observer) compute_->observer->end();
+}
+
 void Gathered::prefetch(size_t unit) {
+    if (!is_sharded()) return;
     Places::State& state = weights_->states[unit];
     if (state.valid || !weights_->has_room(unit)) return;
     weights_->make_room(unit);
@@ -166,48 +178,73 @@ void Gathered::prefetch(size_t unit) {
 }
 
 void Gathered::hold_weights(size_t unit) {
+    if (!is_sharded()) return;
+    if (compute_->observer)
+        compute_->observer->begin("gather_weights", 0, double(weights_->states[unit].bytes));
     prefetch(unit);
     Places::State& state = weights_->states[unit];
     require(state.valid, "there is no room for the weights of a unit");
     state.pending.join();
+    if (compute_->observer) compute_->observer->end();
     ++state.leases;
 }
 
 void Gathered::release_weights(size_t unit) {
-    --weights_->states[unit].leases;
+    if (is_sharded()) --weights_->states[unit].leases;
 }
 
 void Gathered::hold_gradients(size_t unit) {
+    if (!is_sharded()) return;
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
         gradients_->make_room(unit);
-        state.pending.join();
+        join(state.pending, "reduce_gradients");
         const Unit& range = parameters_.units()[unit];
         for (size_t i = range.first; i < range.first + range.count; ++i)
-            kernels_->zero(zero_exec_, gradients_->of(unit, i));
+            kernels_->zero(*compute_, gradients_->of(unit, i));
         state.valid = true;
     }
     ++state.leases;
 }
 
+// Gives the reduction of a unit to the stream.
+void Gathered::reduce_later(size_t unit, bool complete) {
+    if (compute_->observer) compute_->observer->begin("reduce_gradients", 0, 0);
+    if (is_sharded() && gradients_->states[unit].valid) {
+        gradients_->states[unit].valid = false;
+        gradients_->states[unit].pending = reduce_stream_->run([this, unit] { scatter(unit); });
+    }
+    if (complete) {
+        uses_left_[unit] = 0;
+        reduction_ = reduce_stream_->run([this, unit] { sum_over_replicas(unit); });
+    }
+    if (compute_->observer) compute_->observer->end();
+}
+
 void Gathered::release_gradients(size_t unit) {
-    Places::State& state = gradients_->states[unit];
-    if (--state.leases > 0 || options_.gradients == Keep::all || std::uncaught_exceptions() > 0) return;
-    state.valid = false;
-    state.pending = reduce_stream_->run([this, unit] { reduce(unit); });
+    if (is_sharded() && --gradients_->states[unit].leases > 0) return;
+    if (options_.gradients == Keep::all || std::uncaught_exceptions() > 0) return;
+    const bool complete = last_micro_batch_ && --uses_left_[unit] == 0;
+    if (is_sharded() || complete) reduce_later(unit, complete);
 }
 
 void Gathered::finish_gradients() {
-    for (size_t unit = gradients_->states.size(); unit-- > 0;) {
-        Places::State& state = gradients_->states[unit];
-        require(state.leases == 0, "a gradient is reduced while it is in use");
-        if (state.valid) state.pending = reduce_stream_->run([this, unit] { reduce(unit); });
-        state.valid = false;
-    }
-    for (Places::State& state : gradients_->states) state.pending.join();
+    for (size_t unit = uses_left_.size(); unit-- > 0;)
+        if (uses_left_[unit] > 0) reduce_later(unit, true);
+    if (is_sharded())
+        for (Places::State& state : gradients_->states) join(state.pending, "reduce_gradients");
+    join(reduction_, "reduce_gradients");
+    last_micro_batch_ = false;
+    expect_uses();
+}
+
+void Gathered::expect_uses() {
+    uses_left_.clear();
+    for (const Unit& unit : parameters_.units()) uses_left_.push_back(unit.uses);
 }
 
 void Gathered::forget_weights() {
+    if (!is_sharded()) return;
     for (Places::State& state : weights_->states) {
         require(state.leases == 0, "weights change while they are in use");
         state.pending.join();

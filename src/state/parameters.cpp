@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/parameters.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace coeus {
@@ -36,11 +37,6 @@ int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buff
 }
 
 }  // namespace
-
-size_t Parameters::begin_unit() {
-    units_.push_back({storages_.size(), 0});
-    return units_.size() - 1;
-}
 
 Storage& Parameters::add(std::vector<Param> params) {
     if (units_.empty()) begin_unit();
@@ -82,6 +78,23 @@ void Parameters::allocate(bool with_optimizer) {
     lay_out(storages_, &Storage::exp_avg, moment1_, types_.master);
     moment2_ = Buffer(b.moments / 2, "second moments");
     lay_out(storages_, &Storage::exp_avg_sq, moment2_, types_.master);
+}
+
+std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
+    const Dtype acc = types_.accumulate();
+    const auto* origin = static_cast<const std::byte*>(gradients_.data);
+    std::array<Tensor, 2> parts = {gradients_.slice_rows(0, 0), gradients_.slice_rows(0, 0)};
+    const Unit& range = units_[unit];
+    for (size_t i = range.first; i < range.first + range.count; ++i) {
+        Tensor& part = parts[storages_[i].is_partial() ? 0 : 1];
+        const auto* at = static_cast<const std::byte*>(storages_[i].gradient.data);
+        const int64_t first = (at - origin) / size_of(acc),
+                      count = padded_bytes(storages_[i], acc) / size_of(acc);
+        // storages of a kind follow each other
+        part = part.count() == 0 ? gradients_.slice_rows(first, count)
+                                 : Tensor(part.data, acc, {part.count() + count});
+    }
+    return parts;
 }
 
 void Parameters::initialise(uint64_t seed, int threads) {

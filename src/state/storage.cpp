@@ -31,9 +31,7 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     const Param& first = params_.front();
     const bool whole = params_.size() == 1 && first.local.rows == first.shape.rows() &&
                        first.local.cols == first.shape.cols();
-    shape_ = whole                   ? first.shape
-             : first.shape.rank == 1 ? Shape{rows}
-                                     : Shape{rows, first.local.cols};
+    shape_ = whole ? first.shape : first.shape.rank == 1 ? Shape{rows} : Shape{rows, first.local.cols};
     rows_per_shard_ = div_ceil(rows, fsdp_);
     shard_first_row_ = std::min(rows, place.fsdp_rank * rows_per_shard_);
     const int64_t owned_rows = std::min(rows_per_shard_, rows - shard_first_row_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/engine.hpp"
 
+#include "coeus/layers/loss_exchange.hpp"
+
 #include <algorithm>
 
 namespace coeus {
@@ -30,22 +32,24 @@ ShardPlace place_in(const MeshShape& mesh, int rank) {
             .fsdp_rank = mesh.rank_in(rank, fsdp)};
 }
 
+const LossExchange& loss_exchange(const EngineOptions& options) {
+    return options.split_loss ? split_loss() : whole_loss();
+}
+
 }  // namespace
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(options),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
                place_in(options.mesh, options.rank)),
-      stage_(decoder_),
+      gathered_(decoder_.parameters(), options.gather),
+      stage_(decoder_, &gathered_),
       adam_(options.adam) {
     exec_.threads = options.threads;
-    if (decoder_.parameters().is_sharded()) {
-        options_.gather.threads = options.threads;
-        stage_ = Stage(decoder_, &gathered_.emplace(decoder_.parameters(), options_.gather));
-    }
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
-    plan_ = plan_training(decoder_, options.training, options.validation, options.threads, mesh);
-    if (gathered_) plan_.gathered = gathered_->bytes();
+    plan_ = plan_training(decoder_, options.training, options.validation, options.threads, mesh,
+                          loss_exchange(options));
+    plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.micro_batches, options.validation);
     plan_.reduction = mesh.reduction_bytes();
 }
@@ -53,7 +57,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 void Engine::allocate(const Mesh& mesh) {
     mesh_ = &mesh;
     decoder_.parameters().allocate(true);
-    if (gathered_) gathered_->allocate(mesh[fsdp], mesh.gradient_reduction(), kernels_);
+    gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, exec_, kernels_);
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
     frame_ = Frame(plan_.activations, plan_.frame_entries);
     temp_ = Arena(plan_.temporaries, "temporaries");
@@ -62,31 +66,36 @@ void Engine::allocate(const Mesh& mesh) {
 }
 
 Ctx Engine::context(const Batch& batch, StepScalars& scalars) {
-    return {exec_, kernels_, frame_, temp_, batch, scalars, local_exchange(), (*mesh_)[tp]};
+    return {exec_,
+            kernels_,
+            frame_,
+            temp_,
+            batch,
+            scalars,
+            local_exchange(),
+            (*mesh_)[tp],
+            loss_exchange(options_)};
 }
 
 void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
     adam_.begin_step(step_.scalars(), uint64_t(step), learning_rate, valid_tokens);
     kernels_.zero(exec_, decoder_.parameters().gradients());
+    micro_batches_left_ = options_.micro_batches;
 }
 
 void Engine::forward_backward(const MicroBatch& micro_batch) {
     const Batch batch = batch_of(micro_batch, options_.training.seq_len, training_positions_);
     Ctx c = context(batch, step_.scalars());
+    require(micro_batches_left_ > 0, "a step has more micro-batches than were announced");
+    if (--micro_batches_left_ == 0) gathered_.begin_last_micro_batch();
     stage_.forward_backward(c);
 }
 
 void Engine::sum_gradients() {
-    if (gathered_) gathered_->finish_gradients();
-    const auto sum = [&](Tensor gradients, Axis axis) {
-        const Communicator& ranks = (*mesh_)[axis];
-        if (ranks.size() == 1) return;
-        if (exec_.observer) exec_.observer->begin("all_reduce", 0, double(gradients.bytes()));
-        ranks.all_reduce(gradients);
-        if (exec_.observer) exec_.observer->end();
-    };
-    sum(decoder_.parameters().partial_gradients(), tp);
-    sum(decoder_.parameters().gradients(), dp_replicate);
+    gathered_.finish_gradients();
+    if (exec_.observer) exec_.observer->begin("reduce_gradients", 0, 0);
+    (*mesh_)[tp].all_reduce(decoder_.parameters().partial_gradients());
+    if (exec_.observer) exec_.observer->end();
 }
 
 bool Engine::update() {
@@ -95,7 +104,7 @@ bool Engine::update() {
     adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm,
                        (*mesh_)[owner_axes]);
     adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());
-    if (gathered_) gathered_->forget_weights();
+    gathered_.forget_weights();
     return step_.scalars().finite != 0;
 }
 

@@ -26,7 +26,8 @@ ValidationMetrics Evaluator::run(Engine& engine) {
 
     double loss = 0;
     int64_t valid = 0;
-    // as many calls on every rank, since the layers communicate: of one that has no sample left, without labels
+    // as many calls on every rank, since the layers communicate: of one that has no sample left, without
+    // labels
     const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
     int64_t sample = data_ranks.rank();
     for (int64_t call = 0; call < calls; ++call) {

@@ -27,7 +27,8 @@ Matter matter_of(const std::string& key, const Config& config) {
     if (key == "training.steps")
         return config.lr_scheduler.total_steps ? Matter::nothing : Matter::learning_rate;
     if (key == "optimizer.lr" || key.starts_with("lr_scheduler.")) return Matter::learning_rate;
-    // where things are written and shown, how the work is divided, and what has a word of its own (seed, batch)
+    // where things are written and shown, how the work is divided, and what has a word of its own (seed,
+    // batch)
     for (const char* prefix :
          {"job.", "log.", "metrics.", "profiling.", "checkpoint.", "comm.", "parallelism.", "device",
           "include", "debug.", "activation_checkpoint.", "model.hf_assets_path", "model.tokenizer_path",

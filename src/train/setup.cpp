@@ -29,6 +29,12 @@ EngineOptions engine_options(const Config& config, const MeshShape& mesh, int ra
                     .seed = uint64_t(config.debug.seed)};
     options.max_norm = config.training.max_norm;
     options.threads = threads;
+    const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
+    const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
+    options.gather.weights = keeps ? Keep::all : Keep::neighbours;
+    options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
+    options.gather.streams = Stream::Mode::threaded;
+    options.split_loss = !config.parallelism.disable_loss_parallel;
     return options;
 }
 
@@ -85,17 +91,10 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
         engine.plan().text(memory_limit_bytes()),
     };
-    if (mesh.size(pp | cp | tp) > 1)
+    if (mesh.size(pp | cp) > 1)
         lines.push_back(
-            "Notice: the memory plan is that of a whole model and whole sequences: pipeline, context and "
-            "tensor "
+            "Notice: the memory plan is that of a whole model and whole sequences: pipeline and context "
             "parallelism, which divide them, are not built yet");
-    if (mesh.dp_shard > 1)
-        lines.push_back(
-            fmt::format("Notice: data_parallel_shard_degree = {} runs as {} replicas: sharding of parameters "
-                        "(FSDP) is not "
-                        "built yet; results are the same, memory is that of one rank",
-                        mesh.dp_shard, mesh.dp_shard));
     return lines;
 }
 

@@ -273,14 +273,15 @@ void Trainer::save() {
     if (!due) return;
     const Timer timer;
     const Parameters& parameters = engine_.decoder().parameters();
-    const std::string path = checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], true));
+    const std::string path =
+        checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], true));
     if (first_rank()) log::info("Saved {} in {:.2f} s", path, timer.seconds());
     if (last && options.last_save_model_only) {
         const Dtype dtype = options.export_dtype == "bfloat16"  ? Dtype::bf16
                             : options.export_dtype == "float16" ? Dtype::f16
                                                                 : Dtype::f32;
-        const std::string model =
-            checkpoint_.export_model(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], false), dtype);
+        const std::string model = checkpoint_.export_model(
+            record(), checkpoint_tensors(parameters, mesh_[dp_replicate], false), dtype);
         if (first_rank()) log::info("Saved the model alone as {} ({})", model, options.export_dtype);
     }
 }

@@ -25,8 +25,8 @@ TEST_CASE("A wrong command line ends with 2 and a message") {
     expect_config_error(run_coeus({"train", "absent.toml"}),
                         "absent.toml: cannot be read: No such file or directory");
     expect_config_error(run_coeus({"train"}), "training.dataset_path: is not given");
-    expect_config_error(run_coeus({"train", "--parallelism.tensor_parallel_degree=2"}),
-                        "tensor parallelism is not built yet; what works is 1");
+    expect_config_error(run_coeus({"train", "--parallelism.expert_parallel_degree=2"}),
+                        "expert parallelism is not built yet; what works is 1");
 }
 
 TEST_CASE("A wrong deck ends with 2 and its place") {

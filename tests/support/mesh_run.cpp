@@ -20,7 +20,8 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
-                       .gather = c.gather}),
+                       .gather = c.gather,
+                       .split_loss = c.split_loss}),
       sequences_(c.sequences),
       seq_len_(c.seq_len) {
     engine.allocate(mesh);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model trained on a mesh beside the same model on one rank: for tests that every layout gives what one rank
-// gives. Every rank of the world trains its part of the mesh's model, and the whole model alone.
+// A model trained on a mesh beside the same model on one rank: for tests that every layout gives what one
+// rank gives. Every rank of the world trains its part of the mesh's model, and the whole model alone.
 #pragma once
 
 #include "coeus/train/engine.hpp"
@@ -22,6 +22,7 @@ struct MeshCase {
     int64_t seq_len = 8;
     bool document_mask = false;
     GatherOptions gather = {};
+    bool split_loss = true;
 
     std::string name() const;
 };
@@ -44,8 +45,8 @@ private:
 
 /// All sequences of a step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
-/// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the last,
-/// every weight. Returns what differs, a line each, or "". The same on every rank. Collective.
+/// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the
+/// last, every weight. Returns what differs, a line each, or "". The same on every rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
 /// Every mesh of so many ranks over these axes, the others 1.

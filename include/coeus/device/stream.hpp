@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream: work that runs beside the computation, in the order in which it was given. On the CPU it is a thread
-// of its own, so that blocking collectives overlap with kernels; or nothing, and the work runs at once.
+// Stream: work that runs beside the computation, in the order in which it was given. On the CPU it is a
+// thread of its own, so that blocking collectives overlap with kernels; or nothing, and the work runs at
+// once.
 #pragma once
 
 #include <cstdint>

@@ -24,6 +24,10 @@ class KvExchange;
 /// Keys and values of the micro-batch alone; see kv_exchange.hpp.
 const KvExchange& local_exchange();
 
+class LossExchange;
+/// Ranks with columns of the logits exchange statistics of the rows; see loss_exchange.hpp.
+const LossExchange& split_loss();
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;
@@ -33,6 +37,7 @@ struct Ctx {
     StepScalars& scalars;
     const KvExchange& kv = local_exchange();  ///< where attention's keys and values come from
     const Communicator& tp = alone();         ///< ranks that divide each layer's matrices
+    const LossExchange& loss = split_loss();  ///< how they come to a loss
 };
 
 /// What flows between blocks, and what a pipeline stage would send: one to four tensors.

@@ -8,7 +8,8 @@ namespace coeus {
 
 class FeedForward {
 public:
-    /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D, F/P].
+    /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D,
+    /// F/P].
     FeedForward(const Storage& w13, const Storage& w2) : w13_(w13), w2_(w2) {}
 
     /// [T/P, D] -> residual + feed-forward, [T/P, D], kept.

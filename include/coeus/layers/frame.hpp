@@ -14,8 +14,8 @@ struct Ctx;
 /// dW += dy^T x, asked for by a linear layer.
 struct WeightGradient {
     const Storage* storage;
-    Tensor x;   ///< [T, I], or this rank's rows of it
-    Tensor dy;  ///< [T, O]
+    Tensor x;                     ///< [T, I], or this rank's rows of it
+    Tensor dy;                    ///< [T, O]
     bool x_is_scattered = false;  ///< the rows of x are to be gathered from the tensor-parallel ranks
 };
 

@@ -16,8 +16,8 @@ public:
     /// `output`: [V/P, D]; the embedding's table where they are tied.
     LossHead(std::unique_ptr<Norm> norm, const Storage& output) : norm_(std::move(norm)), output_(&output) {}
 
-    /// Adds the scaled loss of x [T/P, D] to scalars.loss. The gradients of the logits are used at once, since
-    /// they are not kept: the weight gradient is added and the gradient of the normed x is kept for
+    /// Adds the scaled loss of x [T/P, D] to scalars.loss. The gradients of the logits are used at once,
+    /// since they are not kept: the weight gradient is added and the gradient of the normed x is kept for
     /// backward().
     void forward(Ctx& c, Tensor x) const;
     /// -> gradient of x, [T/P, D].

@@ -22,7 +22,7 @@ struct BatchShape {
 struct MemoryPlan {
     Parameters::Bytes state;
     Gathered::Bytes gathered;  ///< weights and gradients of units in use, where ranks divide them
-    int64_t activations = 0;  ///< frame of one micro-batch
+    int64_t activations = 0;   ///< frame of one micro-batch
     size_t frame_entries = 0;
     int64_t temporaries = 0;
     int64_t workspace = 0;  ///< scratch of kernels
@@ -32,7 +32,8 @@ struct MemoryPlan {
     int64_t cache = 0;      ///< keys and values of generation
 
     int64_t total() const {
-        return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace + batches + reduction + tables + cache;
+        return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
+               batches + reduction + tables + cache;
     }
     /// One line a term, largest first, and the total beside the limit.
     std::string text(int64_t limit_bytes) const;
@@ -41,7 +42,8 @@ struct MemoryPlan {
 /// The larger of what training and validation need, on the mesh's rank. The callers add `gathered`, `batches`
 /// and `reduction`.
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh = Mesh::planned({}, 0));
+                         int threads, const Mesh& mesh = Mesh::planned({}, 0),
+                         const LossExchange& loss = split_loss());
 /// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch,
 /// and positions.
 int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation);

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathered: the weights and gradients of units while layers use them, where several ranks divide them (fully
-// sharded data parallelism, Rajbhandari et al. 2020; Zhao et al. 2023). A lease says for how long.
+// Gathered: the weights and gradients of units while layers use them. A lease says for how long. Where
+// several ranks divide the parameters (fully sharded data parallelism, Rajbhandari et al. 2020; Zhao et al.
+// 2023):
 //
 //   weights     the owned rows, in the compute type, are all-gathered into the unit's place
 //   gradients   a full gradient, zero at the beginning of the lease, is reduce-scattered at its end and added
 //               to the owned rows
 //
-// Both run on streams of their own: the gather of the next unit beside the present one's computation, the
-// reduction of a unit beside the next one's backward. Where units are released after use, neighbours lie at
-// opposite ends of one buffer, so that it is as large as the two largest neighbours.
+// and where replicas have the same rows, these are summed over them when the step's last gradient is there.
+// All of that runs on streams of its own: the gather of the next unit beside the present one's computation,
+// the reduction of a unit beside the next one's backward. Where units are released after use, neighbours lie
+// at opposite ends of one buffer, so that it is as large as the two largest neighbours.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/state/parameters.hpp"
+
+#include <optional>
+#include <vector>
 
 namespace coeus {
 
@@ -28,7 +33,14 @@ struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
     Stream::Mode streams = Stream::Mode::eager;
-    int threads = 1;  ///< of the computation
+};
+
+/// The ranks that gather weights and sum gradients. Two communicators over the same ranks, since gathers and
+/// reductions run side by side.
+struct GatherRanks {
+    const Communicator& gather;
+    const Communicator& reduce;
+    const Communicator& replicas;
 };
 
 class Gathered {
@@ -43,10 +55,10 @@ public:
         int64_t weights = 0, gradients = 0;
     };
     Bytes bytes() const;
-    /// Two communicators over the ranks that own the shards, since gathers and reductions run side by side.
-    void allocate(const Communicator& gather, const Communicator& reduce, const Kernels& kernels);
+    /// `compute`: whose threads clear gradients, and whose observer sees the waiting.
+    void allocate(const GatherRanks& ranks, Exec& compute, const Kernels& kernels);
 
-    /// Keeps w of a unit's storages valid. `gathered` null: every rank has all weights, and w is always valid.
+    /// Keeps w of a unit's storages valid. `gathered` null (planning, one rank): w is always valid.
     class [[nodiscard]] WeightLease {
     public:
         WeightLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
@@ -82,29 +94,39 @@ public:
 
     /// Begins to gather a unit, if its place is free.
     void prefetch(size_t unit);
-    /// After the last backward of a step: every gradient is in the owned rows, summed over the ranks that
-    /// share them.
+    /// From here on a gradient whose lease ends is complete: the last micro-batch of the step begins.
+    void begin_last_micro_batch() { last_micro_batch_ = true; }
+    /// After the last backward of a step: every gradient is in the owned rows, summed over all ranks that
+    /// read data.
     void finish_gradients();
     /// After an update of the owned weights: what was gathered is stale.
     void forget_weights();
 
 private:
     class Places;
+    bool is_sharded() const { return parameters_.is_sharded(); }
     void hold_weights(size_t unit);
     void release_weights(size_t unit);
     void hold_gradients(size_t unit);
     void release_gradients(size_t unit);
     void gather(size_t unit);
-    void reduce(size_t unit);
+    void scatter(size_t unit);
+    void sum_over_replicas(size_t unit);
+    void reduce_later(size_t unit, bool complete);
+    void join(Pending& pending, const char* what);
+    void expect_uses();
 
     Parameters& parameters_;
     GatherOptions options_;
     std::unique_ptr<Places> weights_, gradients_;
-    const Communicator *gather_ranks_ = nullptr, *reduce_ranks_ = nullptr;
+    std::optional<GatherRanks> ranks_;
     const Kernels* kernels_ = nullptr;
+    Exec* compute_ = nullptr;
     Exec gather_exec_, reduce_exec_;  // one thread each: they run beside the computation
-    Exec zero_exec_;
+    bool last_micro_batch_ = false;
+    std::vector<int> uses_left_;  // of each unit's gradient, in the last micro-batch
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;
+    Pending reduction_;  // the last one; the stream keeps their order
 };
 
 }  // namespace coeus

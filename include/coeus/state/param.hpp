@@ -34,7 +34,7 @@ struct Init {
 
 /// This rank's place among the ranks that divide the parameters between them.
 struct ShardPlace {
-    int tp = 1, tp_rank = 0;  ///< tensor parallel: blocks of rows or columns, used as they are
+    int tp = 1, tp_rank = 0;      ///< tensor parallel: blocks of rows or columns, used as they are
     int fsdp = 1, fsdp_rank = 0;  ///< rows of what tensor parallelism leaves, gathered for use
 };
 

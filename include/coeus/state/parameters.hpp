@@ -13,11 +13,13 @@ namespace coeus {
 /// Storages [first, first + count) that are gathered together: those of a block, of the embedding, ...
 struct Unit {
     size_t first = 0, count = 0;
+    int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
 };
 
 class Parameters {
 public:
-    explicit Parameters(const StateTypes& types, const ShardPlace& place = {}) : types_(types), place_(place) {}
+    explicit Parameters(const StateTypes& types, const ShardPlace& place = {})
+        : types_(types), place_(place) {}
     Parameters(const Parameters&) = delete;
     Parameters& operator=(const Parameters&) = delete;
 
@@ -26,8 +28,8 @@ public:
     /// Some of the weights are on other ranks: they are gathered for use.
     bool is_sharded() const { return place_.fsdp > 1; }
 
-    /// Begins a unit: what is added from here on. Returns its number.
-    size_t begin_unit();
+    /// Begins a unit: what is added from here on.
+    void begin_unit(int uses = 1) { units_.push_back({storages_.size(), 0, uses}); }
     /// Declares one parameter, or several stacked ones. The reference stays valid. No memory yet.
     Storage& add(Param param) { return add(std::vector<Param>{std::move(param)}); }
     Storage& add(std::vector<Param> params);
@@ -54,6 +56,8 @@ public:
 
     /// All owned gradients as one vector, gaps for alignment included (they stay zero).
     Tensor gradients() const { return gradients_; }
+    /// Of it those of one unit: the partial ones, and the others.
+    std::array<Tensor, 2> gradients_of(size_t unit) const;
     /// The beginning of it: those that are still to be summed over the tensor-parallel ranks.
     Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
 

@@ -51,7 +51,8 @@ public:
     Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
     Tensor exp_avg_sq;  ///< second moment
 
-    /// A parameter's rows in w or g: [local rows, local cols], or the parameter's own shape where it is whole.
+    /// A parameter's rows in w or g: [local rows, local cols], or the parameter's own shape where it is
+    /// whole.
     Tensor rows_of(const Param& param, Tensor of) const;
     /// What this rank owns of a parameter, and where that lies in the whole parameter.
     struct Piece {

@@ -10,8 +10,6 @@
 #include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
 
-#include <optional>
-
 namespace coeus {
 
 struct EngineOptions {
@@ -24,7 +22,8 @@ struct EngineOptions {
     int threads = 1;
     MeshShape mesh;  ///< and this rank's place in it
     int rank = 0;
-    GatherOptions gather;  ///< where the mesh shards parameters
+    GatherOptions gather;
+    bool split_loss = true;  ///< see layers/loss_exchange.hpp
 };
 
 /// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.
@@ -49,7 +48,8 @@ public:
     Exec& exec() { return exec_; }
     const StepScalars& scalars() const { return step_.scalars(); }
 
-    /// Clears gradients and sums. `step` counts from 1; `valid_tokens`: labels that count, of all ranks.
+    /// Clears gradients and sums; options().micro_batches calls of forward_backward follow. `step` counts
+    /// from 1; `valid_tokens`: labels that count, of all ranks.
     void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
     /// Adds a micro-batch to the gradients and to scalars().loss.
     void forward_backward(const MicroBatch& batch);
@@ -67,7 +67,7 @@ private:
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
     Decoder decoder_;
-    std::optional<Gathered> gathered_;  // where the mesh shards parameters
+    Gathered gathered_;
     Stage stage_;
     Adam adam_;
     MemoryPlan plan_;
@@ -77,6 +77,7 @@ private:
     Arena temp_;
     OwnedTensor training_positions_, validation_positions_;
     StepState step_, validation_;
+    int64_t micro_batches_left_ = 0;  // of the step
 };
 
 }  // namespace coeus

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t bits_at_a_time = 256;
 
-/// RandomStream::u64 of [first, first + count), count <= bits_at_a_time; both halves of each block of Philox are
-/// used.
+/// RandomStream::u64 of [first, first + count), count <= bits_at_a_time; both halves of each block of Philox
+/// are used.
 void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first, int64_t count) {
     int64_t done = 0;
     if (first % 2 != 0) out[done++] = random.u64(first);

@@ -10,9 +10,9 @@ namespace coeus::cpu {
 
 void Cpu::log_sum_exp(Exec& exec, Tensor lse, Tensor at_label, Tensor logits, Tensor labels,
                       VocabularyPart part) {
-    require(lse.count() == logits.rows() && at_label.count() == logits.rows() &&
-                labels.count() == logits.rows(),
-            "log sum exp: one label and result for each row");
+    require(
+        lse.count() == logits.rows() && at_label.count() == logits.rows() && labels.count() == logits.rows(),
+        "log sum exp: one label and result for each row");
     const int32_t* label = labels.as<const int32_t>();
     dispatch(logits.dtype, [&]<class T>(T) {
         using A = Acc<T>;
@@ -56,14 +56,15 @@ void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits
         A* loss = losses.as<A>();
         const A *sum = lse.as<const A>(), *value = at_label.as<const A>(), scale = A(scalars.loss_scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            // a label outside the vocabulary, which the data's checks keep away, gives a loss of NaN, on which
-            // the run stops
+            // a label outside the vocabulary, which the data's checks keep away, gives a loss of NaN, on
+            // which the run stops
             const bool inside = label[t] >= 0 && label[t] < part.total;
             const A outside = label[t] == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
             loss[t] = inside ? scale * (sum[t] - value[t]) : outside;
             if (dlogits)
                 cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
-                                           label[t] - part.first, logits.cols(), sum[t], inside ? scale : A(0));
+                                           label[t] - part.first, logits.cols(), sum[t],
+                                           inside ? scale : A(0));
         });
     });
 }

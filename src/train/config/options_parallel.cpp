@@ -23,26 +23,23 @@ std::vector<Option> parallel_options() {
     return {
         works(COEUS_FIELD(parallelism.data_parallel_replicate_degree), "ranks with copies of the weights")
             .obeys(degree),
-        works(
-            COEUS_FIELD(parallelism.data_parallel_shard_degree),
-            "ranks that share the weights (FSDP); -1: what the other degrees leave; for now they hold copies")
+        works(COEUS_FIELD(parallelism.data_parallel_shard_degree),
+              "ranks that share the weights (FSDP); -1: what the other degrees leave")
             .obeys(degree_or_rest),
-        dormant(COEUS_FIELD(parallelism.fsdp_reshard_after_forward), "sharded weights",
-                "give gathered weights back after the forward pass")
+        works(COEUS_FIELD(parallelism.fsdp_reshard_after_forward),
+              "give gathered weights back after the forward pass; default: unless there is a pipeline")
             .one_of({"default", "always", "never"}),
         no_effect("parallelism.enable_fsdp_symm_mem", Type::boolean, no_nvlink,
                   "gather weights through NVLink"),
         no_effect("parallelism.spmd_backend", Type::text, "it concerns PyTorch's distributed tensors",
                   "spmd_types or partial_dtensor"),
-        not_built(COEUS_FIELD(parallelism.tensor_parallel_degree), "tensor parallelism",
-                  "ranks that split each layer")
-            .obeys(degree),
-        dormant(COEUS_FIELD(parallelism.disable_loss_parallel), "parallelism.tensor_parallel_degree",
-                "do not split the loss over them"),
+        works(COEUS_FIELD(parallelism.tensor_parallel_degree), "ranks that split each layer").obeys(degree),
+        works(COEUS_FIELD(parallelism.disable_loss_parallel),
+              "they exchange whole rows of logits instead of two numbers a token"),
         no_effect("parallelism.enable_sequence_parallel", Type::boolean,
                   "tensor parallelism always splits norms and residuals along the sequence",
                   "split them along the sequence"),
-        dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "parallelism.tensor_parallel_degree",
+        dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "overlap within tensor parallelism",
                 "overlap their communication with GEMMs"),
         not_built(COEUS_FIELD(parallelism.pipeline_parallel_degree), "pipeline parallelism",
                   "ranks that split the sequence of layers")

@@ -24,6 +24,7 @@ public:
     Run(const StateTypes& types, const Mesh& mesh)
         : engine(tiny_config(), {.types = types,
                                  .training = {.sequences = 1, .seq_len = seq_len},
+                                 .micro_batches = global_batch / mesh.size(dp),
                                  .validation = {.sequences = 2, .seq_len = seq_len},
                                  .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                                  .mesh = mesh.shape(),
@@ -77,7 +78,8 @@ TEST_CASE("engine: many ranks take the steps of one") {
         // labels only in the first three sequences: most ranks have none
         batch.ignore_every(4).split_documents(2, false);
         for (size_t t = 3 * seq_len; t < batch.labels.size(); ++t) batch.labels[t] = -100;
-        Run many({.master = dtype, .compute = dtype}, mesh), one({.master = dtype, .compute = dtype}, mesh_of_one());
+        Run many({.master = dtype, .compute = dtype}, mesh),
+            one({.master = dtype, .compute = dtype}, mesh_of_one());
         for (int64_t number : {1, 2, 3, 4, 5}) {
             CHECK(many.step(number, batch));
             CHECK(one.step(number, batch));

@@ -69,6 +69,15 @@ TEST_CASE("kernels give the same bits for any number of threads") {
         }
 }
 
+namespace {
+
+bool onednn_is_used(Dtype type) {
+    if (type == Dtype::bf16) return __builtin_cpu_supports("avx512bf16");
+    return type == Dtype::f32 && __builtin_cpu_supports("avx512f");
+}
+
+}  // namespace
+
 TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
     for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
@@ -77,7 +86,10 @@ TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
                 const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
                 Exec exec = planned_exec(c, operands, threads);
                 c.call(cpu_kernels(), exec, operands);
-                CHECK(exec.workspace.peak() == planned_bytes(c, operands, threads));
+                // of products that oneDNN takes over on this CPU, the plan's part for our own stays unused
+                const bool by_library = onednn_is_used(type) && c.name.starts_with("gemm");
+                const int64_t planned = planned_bytes(c, operands, threads), used = exec.workspace.peak();
+                CHECK((by_library ? used <= planned : used == planned));
                 CHECK(exec.workspace.mark() == 0);
             }
 }

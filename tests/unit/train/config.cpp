@@ -285,8 +285,8 @@ TEST_CASE("quiet is short for log.quiet") {
 }
 
 TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
-    CHECK(error_of({"--parallelism.tensor_parallel_degree=8"}) ==
-          "parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what works is 1");
+    CHECK(error_of({"--parallelism.expert_parallel_degree=8"}) ==
+          "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
     CHECK(error_of({"--model.name=qwen3"}) ==
           "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
     CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
@@ -301,7 +301,7 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     // an option that goes with one of them is kept
     CHECK(config_of({"--profiling.profile_freq=100"}).profiling.profile_freq == 100);
     // the default said aloud
-    CHECK(error_of({"--parallelism.tensor_parallel_degree=1", "--no_dry_run"}) == "no error");
+    CHECK(error_of({"--parallelism.expert_parallel_degree=1", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(
         parse_command_line({}),
         "training.dataset_path: is not given, and training.dataset = \"c4_test\" is not in ./datasets, "
@@ -309,10 +309,10 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
         "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of these, or a "
         "token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` makes of them");
 
-    const CommandLine dry = parsed({"--dry_run", "--parallelism.tensor_parallel_degree=8"});
-    CHECK(dry.config.parallelism.tensor_parallel_degree == 8);
+    const CommandLine dry = parsed({"--dry_run", "--parallelism.expert_parallel_degree=8"});
+    CHECK(dry.config.parallelism.expert_parallel_degree == 8);
     CHECK(dry.notices ==
-          Words{"parallelism.tensor_parallel_degree = 8: tensor parallelism is not built yet; what "
+          Words{"parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what "
                 "works is 1 (a real run refuses this)"});
 }
 

@@ -18,9 +18,10 @@ namespace {
 
 constexpr int64_t seq_len = 7;
 
-EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2) {
+EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2, int64_t micro_batches = 1) {
     return {.types = {.master = dtype, .compute = dtype},
             .training = {.sequences = sequences, .seq_len = seq_len},
+            .micro_batches = micro_batches,
             .validation = {.sequences = 2, .seq_len = 9},
             .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
 }
@@ -65,7 +66,7 @@ bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 
 TEST_CASE("engine: a step in several micro-batches is a step in one") {
     TestBatch batch(4, seq_len, tiny_config().vocab);
     batch.ignore_every(3).split_documents(4, false);
-    Ready whole(options(Dtype::f64, 4)), parts, single(options(Dtype::f64, 1));
+    Ready whole(options(Dtype::f64, 4)), parts(options(Dtype::f64, 2, 2)), single(options(Dtype::f64, 1, 4));
     for (int64_t number : {1, 2, 3}) {
         CHECK(step(whole.engine, batch, number, 4));
         CHECK(step(parts.engine, batch, number, 2));

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/loss_exchange.hpp"
+
+namespace coeus {
+
+namespace {
+
+VocabularyPart part_of(const Param& output, const Communicator& tp, int rank) {
+    return {.first = output.part(tp.size(), rank).first_row, .total = output.shape.rows()};
+}
+
+class SplitLoss : public LossExchange {
+public:
+    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
+                    const Param& output) const override {
+        const Tensor own = parts.slice_rows(c.tp.rank(), 1).reshape({parts.cols()});
+        c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part_of(output, c.tp, c.tp.rank()));
+        c.tp.all_gather(parts.reshape({parts.count()}), own);
+        c.tp.all_reduce(at_label);
+    }
+};
+
+class WholeLoss : public LossExchange {
+public:
+    void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
+                    const Param& output) const override {
+        const Scope temps(c.temp);
+        // the last ranks may have fewer columns
+        const int64_t ranks = c.tp.size(), n = logits.rows(), width = div_ceil(output.shape.rows(), ranks);
+        const Tensor all = c.temp.alloc(logits.dtype, {ranks * n, width}),
+                     own = all.slice_rows(c.tp.rank() * n, n), elsewhere = c.temp.alloc(at_label.dtype, {n});
+        c.k.zero(c.exec, own);
+        c.k.cast(c.exec, own.slice_cols(0, logits.cols()), logits);
+        c.tp.all_gather(all, own);
+        c.k.zero(c.exec, at_label);
+        for (int rank = 0; rank < ranks; ++rank) {
+            const Tensor theirs = all.slice_rows(rank * n, n).slice_cols(0, output.part(c.tp.size(), rank).rows);
+            c.k.log_sum_exp(c.exec, parts.slice_rows(rank, 1).reshape({n}), elsewhere, theirs, labels,
+                            part_of(output, c.tp, rank));
+            c.k.add(c.exec, at_label, elsewhere);
+        }
+    }
+};
+
+}  // namespace
+
+const LossExchange& split_loss() {
+    static const SplitLoss split;
+    return split;
+}
+
+const LossExchange& whole_loss() {
+    static const WholeLoss whole;
+    return whole;
+}
+
+}  // namespace coeus
