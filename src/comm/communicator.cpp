@@ -184,27 +184,54 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
     sum_pieces(out, handle_->pieces(), bytes, part_of(rank_), rank_, size_);
 }
 
-void Communicator::reduce_scatter(Tensor out, Tensor in) const {
+// Tells the observer, where there is one.
+class Communicator::Observed {
+public:
+    Observed(const Communicator& c, const char* operation, const Tensor& tensor, const Where& where)
+        : observer_(c.size_ > 1 ? c.observer_ : nullptr) {
+        if (observer_) event_ = observer_->begin(c.name_, operation, tensor.bytes(), where);
+    }
+    ~Observed() {
+        if (observer_) observer_->end(event_);
+    }
+    Observed(const Observed&) = delete;
+    Observed& operator=(const Observed&) = delete;
+
+private:
+    CommunicationObserver* observer_;
+    int64_t event_ = 0;
+};
+
+void Communicator::reduce_scatter(Tensor out, Tensor in, Where where) const {
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
     if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    const Observed observed(*this, "reduce_scatter", in, where);
     const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
     for (int64_t first = 0; first < out.count(); first += piece)
         reduce_piece(part(out, first, std::min(piece, out.count() - first)), in, first, out.count());
 }
 
-void Communicator::all_reduce(Tensor inout, Reduce op) const {
+void Communicator::all_reduce(Tensor inout, Reduce op, Where where) const {
     if (planned_ || size_ == 1 || inout.count() == 0) return;
-    if (op == Reduce::max) {
-        const int64_t piece = max_message_bytes / size_of(inout.dtype);
-        for (int64_t first = 0; first < inout.count(); first += piece) {
-            const int64_t n = std::min(piece, inout.count() - first);
-            COEUS_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, part(inout, first, n).data, int(n),
-                                          mpi_type(inout.dtype), MPI_MAX, handle_->comm));
-        }
-        return;
+    const Observed observed(*this, "all_reduce", inout, where);
+    if (op == Reduce::max)
+        largest(inout);
+    else
+        sum_by_pieces(inout);
+}
+
+void Communicator::largest(Tensor inout) const {
+    const int64_t piece = max_message_bytes / size_of(inout.dtype);
+    for (int64_t first = 0; first < inout.count(); first += piece) {
+        const int64_t n = std::min(piece, inout.count() - first);
+        COEUS_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, part(inout, first, n).data, int(n), mpi_type(inout.dtype),
+                                      MPI_MAX, handle_->comm));
     }
-    // by pieces, so that the part that was just summed is still in the cache when it is gathered
+}
+
+// So that the part that was just summed is still in the cache when it is gathered.
+void Communicator::sum_by_pieces(Tensor inout) const {
     const int64_t piece = handle_->piece_bytes / size_of(inout.dtype);
     int64_t first = 0;
     while (first < inout.count()) {
@@ -213,7 +240,7 @@ void Communicator::all_reduce(Tensor inout, Reduce op) const {
         Tensor window = part(inout, first, each * size_);
         Tensor own = part(window, rank_ * each, each);
         reduce_piece(own, window, 0, each);
-        all_gather(window, own);
+        gather(window, own);
         first += each * size_;
     }
     if (first == inout.count()) return;
@@ -224,20 +251,25 @@ void Communicator::all_reduce(Tensor inout, Reduce op) const {
     sum_pieces(rest, handle_->pieces(), rest.bytes(), rest, rank_, size_);
 }
 
-double Communicator::all_reduce(double value, Reduce op) const {
-    all_reduce(Tensor(&value, Dtype::f64, {1}), op);
+double Communicator::all_reduce(double value, Reduce op, Where where) const {
+    all_reduce(Tensor(&value, Dtype::f64, {1}), op, where);
     return value;
 }
 
-int64_t Communicator::all_reduce(int64_t value, Reduce op) const {
-    all_reduce(Tensor(&value, Dtype::i64, {1}), op);
+int64_t Communicator::all_reduce(int64_t value, Reduce op, Where where) const {
+    all_reduce(Tensor(&value, Dtype::i64, {1}), op, where);
     return value;
 }
 
-void Communicator::all_gather(Tensor out, Tensor in) const {
+void Communicator::all_gather(Tensor out, Tensor in, Where where) const {
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
     if (planned_) return;
+    const Observed observed(*this, "all_gather", out, where);
+    gather(out, in);
+}
+
+void Communicator::gather(Tensor out, Tensor in) const {
     void* own = part(out, rank_ * in.count(), in.count()).data;
     if (own != in.data) std::memcpy(own, in.data, size_t(in.bytes()));
     if (size_ == 1) return;
@@ -249,9 +281,10 @@ void Communicator::all_gather(Tensor out, Tensor in) const {
     for (int root = 0; root < size_; ++root) broadcast(part(out, root * in.count(), in.count()), root);
 }
 
-void Communicator::broadcast(Tensor inout, int root) const {
+void Communicator::broadcast(Tensor inout, int root, Where where) const {
     if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");
+    const Observed observed(*this, "broadcast", inout, where);
     auto* bytes = static_cast<std::byte*>(inout.data);
     for (int64_t first = 0; first < inout.bytes(); first += max_message_bytes) {
         const int64_t n = std::min(max_message_bytes, inout.bytes() - first);
@@ -259,15 +292,17 @@ void Communicator::broadcast(Tensor inout, int root) const {
     }
 }
 
-void Communicator::send(Tensor tensor, int peer) const {
+void Communicator::send(Tensor tensor, int peer, Where where) const {
     require(tensor.dense(), "send needs dense rows");
     if (planned_) return;
+    const Observed observed(*this, "send", tensor, where);
     COEUS_CHECK_MPI(MPI_Send(tensor.data, as_count(tensor.bytes()), MPI_BYTE, peer, 1, handle_->comm));
 }
 
-void Communicator::recv(Tensor tensor, int peer) const {
+void Communicator::recv(Tensor tensor, int peer, Where where) const {
     require(tensor.dense(), "recv needs dense rows");
     if (planned_) return;
+    const Observed observed(*this, "recv", tensor, where);
     COEUS_CHECK_MPI(
         MPI_Recv(tensor.data, as_count(tensor.bytes()), MPI_BYTE, peer, 1, handle_->comm, MPI_STATUS_IGNORE));
 }

@@ -128,9 +128,13 @@ Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(s
     };
     std::vector<unsigned> wanted(all_axes.begin(), all_axes.end());
     wanted.insert(wanted.end(), {dp, fsdp, loss_axes, owner_axes});
-    for (unsigned axes : wanted) groups_.emplace(axes, group(axes, axes_name(axes)));
-    gradient_reduction_ =
-        std::make_unique<Communicator>(group(fsdp, axes_name(fsdp) + ", reduction of gradients"));
+    // named by the axes that there are
+    unsigned present = 0;
+    for (Axis axis : all_axes)
+        if (shape_.degree(axis) > 1) present |= axis;
+    const auto name_of = [&](unsigned axes) { return axes_name(axes & present ? axes & present : axes); };
+    for (unsigned axes : wanted) groups_.emplace(axes, group(axes, name_of(axes)));
+    gradient_reduction_ = std::make_unique<Communicator>(group(fsdp, name_of(fsdp) + ", gradients"));
 }
 
 Mesh Mesh::planned(const MeshShape& shape, int rank) {
@@ -141,6 +145,11 @@ const Communicator& Mesh::operator[](unsigned axes) const {
     const auto it = groups_.find(axes);
     if (it == groups_.end()) throw LogicError("the mesh has no communicator for " + axes_name(axes));
     return it->second;
+}
+
+void Mesh::observe(CommunicationObserver* observer) {
+    for (auto& [axes, communicator] : groups_) communicator.observe(observer);
+    gradient_reduction_->observe(observer);
 }
 
 const Mesh& mesh_of_one() {

@@ -147,13 +147,18 @@ void Trainer::run() {
                                           .first_sample = sample_});
     if (first_rank()) log::info("Training starts at step {} of {}", step_ + 1, steps);
     if (config_.profiling.kernels) profile_.emplace();
+    if (config_.profiling.enable_profiling)
+        traces_.emplace(config_.profiling, folder_.root() / config_.profiling.save_traces_folder, mesh_,
+                        engine_.exec());
     for (int64_t done = 0; step_ < steps; ++done) {
         const bool profiled = profile_ && (done >= profile_warmup || steps - step_ <= 1);
         engine_.exec().observer = profiled ? &*profile_ : nullptr;
+        if (traces_) traces_->begin(step_ + 1);
         const Timer timer;
         const StepBatch batch = loader.next();
         train_step(batch);
         const double seconds = timer.seconds();
+        if (traces_) traces_->end(step_ + 1);
         clock_.add(seconds, batch.seconds_waited);
         if (profiled) profile_->end_step(seconds, batch.seconds_waited);
         engine_.exec().observer = nullptr;

@@ -386,6 +386,32 @@ TEST_CASE("A profile says where the time went") {
     CHECK(count_of("Profile of rank 0: 1 step of ", one.output) == 1);
 }
 
+TEST_CASE("Traces are written for the steps of the cycle, by every rank") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const Outcome run = train_tiny(
+        folder / "out", folder / "tokens.h5",
+        {"--profiling.enable_profiling", "--profiling.profile_freq=3", "--profiling.profiler_active=2",
+         "--profiling.profiler_warmup=1", "--profiling.save_traces_folder=traces", steps(7)},
+        2);
+    CHECK(count_of("Trace of step 3 in ", run.output) == 1);
+    CHECK(count_of("Trace of step 6 in ", run.output) == 1);
+    CHECK(count_of("Trace of step", run.output) == 2);
+    for (const char* iteration : {"iteration_3", "iteration_6"})
+        for (const char* rank : {"rank0", "rank1"}) {
+            const fs::path file = folder / "out/traces" / iteration / rank;
+            const JsonDocument trace = JsonDocument::read(file.string() + "_trace.json");
+            int adams = 0, gathers = 0;
+            for (const JsonView& event : trace.root()["traceEvents"].elements()) {
+                adams += event.string("name") == "finish_norm";
+                gathers += event.string("name") == "all_gather";
+            }
+            CHECK(adams == 2);  // one a step
+            CHECK(gathers > 2 * 4);
+            CHECK_THAT(read_file(file.string() + "_overlap.txt"), Contains("\ndp_shard, gradients "));
+        }
+}
+
 TEST_CASE("Memory does not grow") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",

@@ -13,13 +13,26 @@
 #include "coeus/device/tensor.hpp"
 
 #include <memory>
+#include <source_location>
 #include <string>
 
 namespace coeus {
 
 enum class Reduce : uint8_t { sum, max };
 
+/// Sees every collective and message, on the thread that makes it.
+class CommunicationObserver {
+public:
+    virtual ~CommunicationObserver() = default;
+    /// `bytes`: of this rank's largest operand. Returns what end() gets.
+    virtual int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
+                          const std::source_location& where) = 0;
+    virtual void end(int64_t event) = 0;
+};
+
 class Communicator {
+    using Where = std::source_location;
+
 public:
     struct Handle;  ///< the MPI communicator; known in src/comm alone
 
@@ -39,19 +52,21 @@ public:
     int size() const { return size_; }
     const std::string& name() const { return name_; }
     bool is_planned() const { return planned_; }
+    /// From now on; null: nobody. The observer is borrowed.
+    void observe(CommunicationObserver* observer) { observer_ = observer; }
 
     /// In place over dense tensors of equal shape: f64, f32, bf16, i32, i64.
-    void all_reduce(Tensor inout, Reduce op = Reduce::sum) const;
+    void all_reduce(Tensor inout, Reduce op = Reduce::sum, Where where = Where::current()) const;
     /// Scalars; the same bits on every rank.
-    double all_reduce(double value, Reduce op = Reduce::sum) const;
-    int64_t all_reduce(int64_t value, Reduce op = Reduce::sum) const;
+    double all_reduce(double value, Reduce op = Reduce::sum, Where where = Where::current()) const;
+    int64_t all_reduce(int64_t value, Reduce op = Reduce::sum, Where where = Where::current()) const;
     /// out has size() times the elements of in, in the order of the ranks; in may be this rank's part of out.
-    void all_gather(Tensor out, Tensor in) const;
+    void all_gather(Tensor out, Tensor in, Where where = Where::current()) const;
     /// in has size() times the elements of out; out may be this rank's part of in.
-    void reduce_scatter(Tensor out, Tensor in) const;
-    void broadcast(Tensor inout, int root) const;
-    void send(Tensor tensor, int peer) const;
-    void recv(Tensor tensor, int peer) const;
+    void reduce_scatter(Tensor out, Tensor in, Where where = Where::current()) const;
+    void broadcast(Tensor inout, int root, Where where = Where::current()) const;
+    void send(Tensor tensor, int peer, Where where = Where::current()) const;
+    void recv(Tensor tensor, int peer, Where where = Where::current()) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.
@@ -64,11 +79,16 @@ public:
     Communicator split(int color, const std::string& name) const;
 
 private:
+    class Observed;
+    void gather(Tensor out, Tensor in) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
+    void sum_by_pieces(Tensor inout) const;
+    void largest(Tensor inout) const;
     std::unique_ptr<Handle> handle_;
     std::string name_;
     int rank_ = 0, size_ = 1;
     bool planned_ = false;
+    CommunicationObserver* observer_ = nullptr;
 };
 
 /// Communicator::self(), made once.

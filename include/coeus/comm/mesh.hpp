@@ -60,6 +60,8 @@ public:
     const Communicator& operator[](unsigned axes) const;
     /// A second communicator over dp_shard x cp: gradients are reduced while weights are gathered.
     const Communicator& gradient_reduction() const { return *gradient_reduction_; }
+    /// From now on; null: nobody. The observer is borrowed.
+    void observe(CommunicationObserver* observer);
     /// Bytes that the sums of a training step keep, over all communicators.
     int64_t reduction_bytes() const;
 

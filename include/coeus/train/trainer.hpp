@@ -14,6 +14,7 @@
 #include "coeus/train/kernel_profile.hpp"
 #include "coeus/train/metrics.hpp"
 #include "coeus/train/run_folder.hpp"
+#include "coeus/train/step_traces.hpp"
 #include "coeus/train/tensorboard.hpp"
 
 #include <optional>
@@ -61,6 +62,7 @@ private:
     std::optional<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
     StepClock clock_;
     std::optional<KernelProfile> profile_;
+    std::optional<StepTraces> traces_;
     double flops_per_token_ = 0;
     double loss_max_ = 0;       ///< of the last step, over the data ranks
     int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks

@@ -18,9 +18,6 @@ constexpr const char* planned_memory = "memory is planned before step 1 and not 
 }  // namespace
 
 std::vector<Option> job_options() {
-    const auto tracing = [](Field field, const char* meaning) {
-        return dormant(field, "profiling.enable_profiling", meaning).obeys(at_least_0);
-    };
     return {
         works(COEUS_FIELD(device),
               "where to compute; auto: a GPU where there is one and Coeus is built for it")
@@ -61,14 +58,16 @@ std::vector<Option> job_options() {
             COEUS_FIELD(profiling.kernels),
             "print at the end which kinds of kernels the time went to, beside the machine's rates; --profile "
             "sets it too"),
-        not_built(COEUS_FIELD(profiling.enable_profiling), "tracing", "write traces of some steps"),
-        dormant(COEUS_FIELD(profiling.save_traces_folder), "profiling.enable_profiling",
-                "folder of the traces under dump_folder"),
-        dormant(COEUS_FIELD(profiling.profile_freq), "profiling.enable_profiling",
-                "length of a cycle of tracing, in steps")
+        works(COEUS_FIELD(profiling.enable_profiling),
+              "write a trace of some steps for Perfetto, and what communication cost, for each rank"),
+        works(COEUS_FIELD(profiling.save_traces_folder), "folder of the traces under dump_folder"),
+        works(COEUS_FIELD(profiling.profile_freq), "length of a cycle of tracing, in steps")
             .obeys(at_least_1),
-        tracing(COEUS_FIELD(profiling.profiler_active), "traced steps of each cycle"),
-        tracing(COEUS_FIELD(profiling.profiler_warmup), "steps of each cycle that warm the tracer up"),
+        works(COEUS_FIELD(profiling.profiler_active), "traced steps, at the end of each cycle")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(profiling.profiler_warmup),
+              "steps before them that are traced and forgotten, so that buffers are warm")
+            .obeys(at_least_0),
         no_effect("profiling.profiler_repeat", Type::integer, no_skipping, "number of cycles"),
         no_effect("profiling.profiler_skip_first", Type::integer, no_skipping,
                   "steps before the first cycle"),

@@ -292,14 +292,14 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
           "activation_checkpoint.mode = \"full\": is not built yet; what works is none");
     CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
-    CHECK_THAT(error_of({"--profiling.enable_profiling"}), Contains("tracing is not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // all at once
-    CHECK_THAT(error_of({"--checkpoint.async_mode=async", "--profiling.enable_profiling"}),
-               Contains("tracing is not built yet") && Contains("checkpoint.async_mode"));
+    CHECK_THAT(error_of({"--checkpoint.async_mode=async", "--parallelism.expert_parallel_degree=2"}),
+               Contains("expert parallelism is not built yet") && Contains("checkpoint.async_mode"));
     // an option that goes with one of them is kept
-    CHECK(config_of({"--profiling.profile_freq=100"}).profiling.profile_freq == 100);
+    CHECK(config_of({"--parallelism.expert_parallel_comm_backend=deepep"})
+              .parallelism.expert_parallel_comm_backend == "deepep");
     // the default said aloud
     CHECK(error_of({"--parallelism.expert_parallel_degree=1", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(
