@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every deck of tests/decks (torchtitan's list of integration tests, shortened) trains on as many ranks as its
+// degrees ask for as it does on one: all digits in float64, roughly in bfloat16.
+#include "coeus/file/toml.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> degrees = {
+    "parallelism.pipeline_parallel_degree", "parallelism.data_parallel_replicate_degree",
+    "parallelism.data_parallel_shard_degree", "parallelism.context_parallel_degree",
+    "parallelism.tensor_parallel_degree"};
+
+int ranks_of(const fs::path& deck) {
+    int64_t ranks = 1;
+    for (const TomlEntry& entry : read_toml(deck))
+        if (std::find(degrees.begin(), degrees.end(), entry.key) != degrees.end())
+            ranks *= *entry.value.as<int64_t>();
+    return int(ranks);
+}
+
+std::vector<fs::path> all_decks() {
+    std::vector<fs::path> decks;
+    for (const auto& entry : fs::directory_iterator(fs::path(COEUS_SOURCE_DIR) / "tests/decks"))
+        if (entry.path().extension() == ".toml" && entry.path().stem() != "base") decks.push_back(entry.path());
+    std::sort(decks.begin(), decks.end());
+    return decks;
+}
+
+MetricLines run_deck(const fs::path& deck, const fs::path& out, const fs::path& data, const Arguments& more,
+                     int ranks) {
+    const Outcome run = run_coeus(Arguments{"train", deck.string(), "--job.dump_folder=" + out.string(),
+                                            "--training.dataset_path=" + data.string()} +
+                                      more,
+                                  ranks);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK(count_of("not built yet", run.output) == 0);
+    return read_metrics(out);
+}
+
+// The same deck on one rank.
+Arguments on_one_rank() {
+    Arguments arguments;
+    for (const std::string& degree : degrees) arguments.push_back("--" + degree + "=1");
+    return arguments;
+}
+
+void compare(const MetricLines& is, const MetricLines& should, double tolerance) {
+    REQUIRE(is.steps.size() == should.steps.size());
+    REQUIRE(is.validations.size() == should.validations.size());
+    for (size_t i = 0; i < is.steps.size(); ++i) {
+        CAPTURE(i);
+        CHECK(relatively_close(is.steps[i].loss, should.steps[i].loss, tolerance));
+        CHECK(relatively_close(is.steps[i].grad_norm, should.steps[i].grad_norm, 100 * tolerance));
+        CHECK(is.steps[i].tokens_seen == should.steps[i].tokens_seen);
+    }
+    for (size_t i = 0; i < is.validations.size(); ++i)
+        CHECK(relatively_close(is.validations[i].loss, should.validations[i].loss, tolerance));
+}
+
+}  // namespace
+
+TEST_CASE("Every deck of tests/decks trains as one rank does") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5",
+                     {.tokens = learnable_tokens(200 * 33), .documents = {0, 100, 4000, 6600}});
+    const auto decks = all_decks();
+    REQUIRE(decks.size() >= 12);
+    for (const fs::path& deck : decks) {
+        CAPTURE(deck.filename().string());
+        const fs::path root = folder / deck.stem().string();
+        const auto run = [&](const std::string& name, const Arguments& more, int ranks) {
+            return run_deck(deck, root / name, folder / "tokens.h5", more, ranks);
+        };
+        compare(run("mesh", {}, ranks_of(deck)), run("one", on_one_rank(), 0), 1e-11);
+        const Arguments bf16 = {"--training.dtype=float32", "--training.mixed_precision_param=bfloat16",
+                                "--training.steps=2"};
+        compare(run("mesh16", bf16, ranks_of(deck)), run("one16", bf16 + on_one_rank(), 0), 2e-3);
+    }
+}
+
+TEST_CASE("A mesh resumes where it was, and another mesh goes on from there") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
+    const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/full_checkpoint.toml";
+    const auto run = [&](const std::string& name, int64_t last, const Arguments& more, int ranks) {
+        return run_deck(deck, folder / name, folder / "tokens.h5",
+                        more + Arguments{"--training.steps=" + std::to_string(last),
+                                         "--lr_scheduler.total_steps=6"},
+                        ranks);
+    };
+    const MetricLines whole = run("whole", 6, on_one_rank(), 0);
+    run("moved", 2, {}, 4);
+    run("moved", 4, on_one_rank() + Arguments{"--parallelism.tensor_parallel_degree=4"}, 4);
+    const MetricLines moved =
+        run("moved", 6,
+            on_one_rank() + Arguments{"--parallelism.data_parallel_replicate_degree=2",
+                                      "--parallelism.data_parallel_shard_degree=2",
+                                      "--parallelism.tensor_parallel_degree=2", "--training.local_batch_size=1"},
+            8);
+    compare(moved, whole, 1e-11);
+}
