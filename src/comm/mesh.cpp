@@ -3,6 +3,7 @@
 
 #include "coeus/base/text.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace coeus {
@@ -85,6 +86,46 @@ std::string MeshShape::text() const {
     for (Axis axis : all_axes)
         if (degree(axis) > 1) parts.push_back(fmt::format("{} {}", axis_name(axis), degree(axis)));
     return parts.empty() ? "one rank" : join(parts, " x ");
+}
+
+std::vector<std::vector<int>> MeshShape::groups(unsigned axes) const {
+    std::vector<std::vector<int>> all(size_t(ranks() / size(axes)));
+    for (int rank = 0; rank < ranks(); ++rank) all[size_t(group_of(rank, axes))].push_back(rank);
+    return all;
+}
+
+namespace {
+
+// "0 - 7", "0 8", "0 8 16 ... 504"
+std::string ranks_text(const std::vector<int>& ranks) {
+    const size_t n = ranks.size();
+    if (n > 2 && ranks.back() - ranks.front() == int(n) - 1)
+        return fmt::format("{} - {}", ranks[0], ranks.back());
+    if (n <= 4) {
+        std::vector<std::string> names;
+        for (const int rank : ranks) names.push_back(std::to_string(rank));
+        return join(names, " ");
+    }
+    return fmt::format("{} {} {} ... {}", ranks[0], ranks[1], ranks[2], ranks.back());
+}
+
+}  // namespace
+
+std::string MeshShape::groups_text() const {
+    constexpr size_t most = 3;
+    std::string text;
+    for (const Axis axis : all_axes) {
+        if (degree(axis) == 1) continue;
+        const auto all = groups(axis);
+        std::vector<std::string> parts;
+        for (size_t i = 0; i < std::min(most, all.size()); ++i) parts.push_back(ranks_text(all[i]));
+        if (all.size() > most + 1) parts.push_back("...");
+        if (all.size() > most) parts.push_back(ranks_text(all.back()));
+        text +=
+            fmt::format("{}{:<12} {:>5} ranks, {:>5} {}: {}", text.empty() ? "" : "\n", axis_name(axis),
+                        degree(axis), all.size(), all.size() == 1 ? "group " : "groups", join(parts, " | "));
+    }
+    return text;
 }
 
 MeshShape resolve_mesh(MeshShape degrees, int ranks) {

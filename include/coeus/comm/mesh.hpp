@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace coeus {
 
@@ -38,6 +39,10 @@ struct MeshShape {
     int group_of(int rank, unsigned axes) const;
     /// "dp_replicate 2 x tp 4" (degrees above 1; "one rank" for none)
     std::string text() const;
+    /// The groups of ranks that differ only in these axes, in order.
+    std::vector<std::vector<int>> groups(unsigned axes) const;
+    /// A line for each axis of more than one rank: its degree and the ranks of its first groups.
+    std::string groups_text() const;
 };
 
 /// Fills in dp_shard = -1 (what is left over) and checks that the product is `ranks`. The degrees are those

@@ -21,6 +21,13 @@ int fewest_ranks(const Config::Parallelism& p) {
     return int(p.data_parallel_replicate_degree * shards * others * p.pipeline_parallel_degree);
 }
 
+// All lines but the first further to the right.
+std::string indented(std::string text, size_t spaces) {
+    for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; ++at)
+        text.insert(at + 1, spaces, ' ');
+    return text;
+}
+
 void row(const std::string& name, const std::string& shape, int64_t elements, double flops) {
     fmt::print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
 }
@@ -62,12 +69,9 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, mesh, 0, threads));
     fmt::print("{}: deck, {}\n", file, config.job.description);
-    for (const std::string& text : describe_run(config, mesh, engine)) {
-        std::string indented = "  " + text;
-        for (size_t at = 0; (at = indented.find('\n', at)) != std::string::npos; ++at)
-            indented.insert(at + 1, "  ");
-        fmt::print("{}\n", indented);
-    }
+    for (const std::string& text : describe_run(config, mesh, engine))
+        fmt::print("  {}\n", indented(text, 2));
+    if (mesh.ranks() > 1) fmt::print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);
     if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
 }

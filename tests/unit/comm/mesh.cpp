@@ -66,6 +66,21 @@ TEST_CASE("mesh: wrong degrees are refused with what would work") {
           "left over");
 }
 
+TEST_CASE("mesh: who is where") {
+    const MeshShape shape = {.pp = 2, .dp_shard = 8, .tp = 4};
+    CHECK(shape.groups(tp).size() == 16);
+    CHECK(shape.groups(tp)[1] == std::vector<int>{4, 5, 6, 7});
+    CHECK(shape.groups(pp)[3] == std::vector<int>{3, 35});
+    CHECK(shape.groups(dp_shard | tp)[1].front() == 32);
+    CHECK(shape.groups_text() ==
+          "pp               2 ranks,    32 groups: 0 32 | 1 33 | 2 34 | ... | 31 63\n"
+          "dp_shard         8 ranks,     8 groups: 0 4 8 ... 28 | 1 5 9 ... 29 | 2 6 10 ... 30 | ... | 35 39 "
+          "43 ... 63\n"
+          "tp               4 ranks,    16 groups: 0 - 3 | 4 - 7 | 8 - 11 | ... | 60 - 63");
+    CHECK(MeshShape{.dp_replicate = 3}.groups_text() == "dp_replicate     3 ranks,     1 group : 0 - 2");
+    CHECK(MeshShape{}.groups_text() == "");
+}
+
 TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx is missing") {
     CHECK(pmix_problem({}, 1).empty());
     CHECK(pmix_problem({.step_num_tasks = "1", .num_tasks = "4"}, 1).empty());  // srun -n 1
