@@ -91,7 +91,7 @@ def causal_flops_per_token(shape):
     return 6 * weights + 6 * layers * heads * head * seq
 
 
-def run_coeus(shape, dtype, threads, ranks=1):
+def run_coeus(shape, dtype, threads, ranks=1, options=()):
     """Tokens per second of the median step, the GEMM rate it measured, seconds from start to the first step."""
     model, seq, batch = SHAPES[shape]
     dim, layers, heads, kv, ffn, vocab = MODELS[model]
@@ -102,7 +102,7 @@ def run_coeus(shape, dtype, threads, ranks=1):
                f"--training.threads={threads}", "--device=cpu", f"--training.seq_len={seq}",
                f"--training.local_batch_size={batch // ranks}", f"--model.dim={dim}", f"--model.n_layers={layers}",
                f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}", f"--model.ffn_hidden={ffn}",
-               f"--model.vocab_size={vocab}", "--profile"]
+               f"--model.vocab_size={vocab}", "--profile", *options]
     if ranks > 1:
         command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"] + command
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -157,17 +157,34 @@ def compare(python, shape, dtype, given, has_bf16):
     return f"| {shape} | {dtype} | {share(mine)} | {why} | |", None
 
 
+def axes(batch):
+    """Two ranks along each axis of the mesh, with the same work in all."""
+    alone = ["--parallelism.data_parallel_shard_degree=1", f"--training.local_batch_size={batch}"]
+    return {"FSDP": [],
+            "replicas": ["--parallelism.data_parallel_replicate_degree=2", "--parallelism.data_parallel_shard_degree=1"],
+            "tensor": alone + ["--parallelism.tensor_parallel_degree=2"],
+            "context": alone + ["--parallelism.context_parallel_degree=2"],
+            "pipeline": alone + ["--parallelism.pipeline_parallel_degree=2", "--parallelism.pipeline_parallel_schedule=1F1B"]}
+
+
 def compare_ranks(shape, alternations):
-    """A sentence on 2 ranks x 1 thread beside 1 rank x 2 threads, and on the start."""
-    one, two, starts = [], [], []
+    """2 ranks x 1 thread in each axis beside 1 rank x 2 threads, and the start."""
+    options = axes(SHAPES[shape][2])
+    one, starts, two = [], [], {axis: [] for axis in options}
     for _ in range(alternations):
         speed, _, start = run_coeus(shape, "f32", 2)
         one.append(speed)
         starts.append(start)
-        two.append(run_coeus(shape, "f32", 1, ranks=2)[0])
-    one, two = statistics.median(one), statistics.median(two)
-    return (f"{shape} f32: 2 ranks x 1 thread {two:,.0f} tok/s, 1 rank x 2 threads {one:,.0f} tok/s, ratio {two / one:.2f}; "
-            f"from the start of the program to its first step {statistics.median(starts):.2f} s")
+        for axis in options:
+            two[axis].append(run_coeus(shape, "f32", 1, ranks=2, options=options[axis])[0])
+    one = statistics.median(one)
+    lines = [f"{shape} f32, 2 ranks x 1 thread beside 1 rank x 2 threads ({one:,.0f} tok/s)\n",
+             "| axis | tok/s | ratio |\n|---|---:|---:|"]
+    for axis, speeds in two.items():
+        speed = statistics.median(speeds)
+        lines.append(f"| {axis} | {speed:,.0f} | {speed / one:.2f} |")
+    lines.append(f"\nfrom the start of the program to its first step: {statistics.median(starts):.2f} s")
+    return "\n".join(lines)
 
 
 def main():

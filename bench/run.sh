@@ -11,6 +11,11 @@ for program in build/bench/bench_*; do
         "$program" --benchmark_min_time=0.02
     fi
 done
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+for program in build/bench/mpi_*; do
+    echo "== $program on 2 ranks"
+    mpirun -n 2 --oversubscribe --bind-to none "$program"
+done
 echo "== tokenizers"
 python3 bench/compare_tokenizers.py
 echo "== training steps"
