@@ -29,8 +29,9 @@ struct Dry {
                           const AttentionShape& shape) {
         exec.workspace.touch(workspace::attention(q.dtype, shape, exec.threads));
     }
+    static void merge_attention(Exec&, Tensor, Tensor, Tensor, Tensor) {}
     static void attention_backward(Exec& exec, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor q,
-                                   Tensor, Tensor, Tensor, const AttentionShape& shape) {
+                                   Tensor, Tensor, Tensor, const AttentionShape& shape, bool) {
         exec.workspace.touch(workspace::attention_backward(q.dtype, shape, exec.threads));
     }
     static void attention_cached(Exec& exec, Tensor, Tensor, Tensor, Tensor q, Tensor, Tensor, Tensor, Tensor,

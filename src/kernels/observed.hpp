@@ -26,8 +26,12 @@ template <class... Tensors>
 double bytes(const Tensors&... t) {
     return (double(t.bytes()) + ... + 0.0);
 }
+/// Pairs of a query and a key that it sees, over all heads; without document masks.
 inline double causal_pairs(const AttentionShape& s) {
-    return double(s.batch) * double(s.heads) * double(s.sequence) * double(s.sequence + 1) / 2;
+    const SequencePart queries = s.queries(), keys = s.keys();
+    double pairs = 0;
+    for (int64_t i = 0; i < queries.count; ++i) pairs += double(keys.below(queries.index(i) + 1));
+    return double(s.batch) * double(s.heads) * pairs;
 }
 
 inline Cost gemm(Tensor d, Operand a, Operand b, Tensor c) {
@@ -64,10 +68,13 @@ inline Cost rope(Tensor x, Tensor table, Tensor positions, int64_t, RopeLayout, 
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
     return {"attention", 4 * causal_pairs(s) * double(s.head_dim), bytes(out, lse, q, k, v)};
 }
+inline Cost merge_attention(Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
+    return {"merge_attention", 3 * double(out.count()), 2 * bytes(out, lse) + bytes(other_out, other_lse)};
+}
 inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-                               Tensor k, Tensor v, Tensor, const AttentionShape& s) {
+                               Tensor k, Tensor v, Tensor, const AttentionShape& s, bool accumulate) {
     return {"attention_backward", 10 * causal_pairs(s) * double(s.head_dim),
-            bytes(dq, dk, dv, dout, out, lse, q, k, v)};
+            (accumulate ? 2 : 1) * bytes(dq, dk, dv) + bytes(dout, out, lse, q, k, v)};
 }
 inline Cost attention_cached(Tensor out, Tensor keys, Tensor, Tensor q, Tensor k, Tensor v, Tensor slots,
                              Tensor positions, const AttentionShape& s) {
@@ -148,6 +155,7 @@ constexpr Kernels observed_table(const char* name) {
         .layer_norm_backward = Observed<Backend::layer_norm_backward, cost::layer_norm_backward>::call,
         .rope = Observed<Backend::rope, cost::rope>::call,
         .attention = Observed<Backend::attention, cost::attention>::call,
+        .merge_attention = Observed<Backend::merge_attention, cost::merge_attention>::call,
         .attention_backward = Observed<Backend::attention_backward, cost::attention_backward>::call,
         .attention_cached = Observed<Backend::attention_cached, cost::attention_cached>::call,
         .swiglu = Observed<Backend::swiglu, cost::swiglu>::call,

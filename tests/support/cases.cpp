@@ -60,79 +60,6 @@ KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool tra
     return c;
 }
 
-KernelCase attention_case(const AttentionShape& s, bool documents, bool backward, bool fused) {
-    const int64_t tokens = s.batch * s.sequence, q_width = s.heads * s.head_dim,
-                  kv_width = s.kv_heads * s.head_dim;
-    KernelCase c;
-    c.name = fmt::format("{} {}x{} heads {}/{} of {}{}{}", backward ? "attention_backward" : "attention",
-                         s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, documents ? " documents" : "",
-                         fused ? " fused" : "");
-    // in a fused matrix of [q k v] each operand's rows have the others' columns between them
-    const int64_t q_padding = fused ? 2 * kv_width : 0, kv_padding = fused ? q_width + kv_width : 0;
-    const Role forward_role = backward ? input : output;
-    c.arguments = {
-        {"out", forward_role, compute, {tokens, q_width}},
-        {"lse", forward_role, acc, {s.heads, tokens}},
-        {"q", input, compute, {tokens, q_width}, 0, 1, q_padding},
-        {"k", input, compute, {tokens, kv_width}, 0, 1, kv_padding},
-        {"v", input, compute, {tokens, kv_width}, 0, 1, kv_padding},
-        {"document_start", input, index_kind, {tokens}, 1},
-    };
-    if (backward) {
-        c.arguments.push_back({"dout", input, compute, {tokens, q_width}});
-        c.arguments.push_back({"dq", output, compute, {tokens, q_width}, 0, 1, q_padding});
-        c.arguments.push_back({"dk", output, compute, {tokens, kv_width}, 0, 1, kv_padding});
-        c.arguments.push_back({"dv", output, compute, {tokens, kv_width}, 0, 1, kv_padding});
-    }
-    c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-        if (documents) {  // a new document at every seventh token or so, other ones in each sequence
-            auto* start = Tensor(o[5]).as<int32_t>();
-            for (int64_t t = 0, first = 0; t < tokens; ++t) {
-                if (t % s.sequence == 0) first = 0;
-                if ((t * 2654435761u >> 7) % 7 == 0) first = t % s.sequence;
-                start[t] = int32_t(first);
-            }
-        }
-        if (backward) kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], documents ? o[5] : Tensor(), s);
-    };
-    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-        const Tensor start = documents ? o[5] : Tensor();
-        if (backward)
-            kernels.attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4], start, s);
-        else
-            kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], start, s);
-    };
-    c.bound_bf16 = backward ? 1.5e-2 : 8e-3;
-    c.bound_f32 = 4e-6;
-    return c;
-}
-
-KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t padding) {
-    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-    KernelCase c;
-    c.name = fmt::format("attention_cached {} of {}x{} heads {}/{} of {}", s.batch, kept, s.sequence, s.heads,
-                         s.kv_heads, s.head_dim);
-    c.arguments = {
-        {"out", output, compute, {s.batch, q_width}},
-        {"keys", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
-        {"values", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
-        {"q", input, compute, {s.batch, q_width}, 0, 1, 2 * kv_width},
-        {"k", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
-        {"v", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
-        {"slots", input, index_kind, {s.batch}, 1},
-        {"positions", input, index_kind, {s.batch}, double(s.sequence)},
-    };
-    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
-        for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
-        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full one
-    };
-    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-        kernels.attention_cached(exec, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);
-    };
-    c.bound_f32 = 4e-6;
-    return c;
-}
-
 namespace {
 
 KernelCase rms_norm_case(int64_t rows, int64_t width) {
@@ -399,7 +326,16 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 211, 2, 1, 64, 0.125}, false, backward, true));
         list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
         list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
+        // parts of sequences: the second half over all, two runs over all, runs over the same runs, all seen
+        list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
+        list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
+        list.push_back(attention_case({1, 98, 3, 1, 5, 0.4, {98, 3, 1}, {98, 3, 1}}, true, backward, true));
+        list.push_back(attention_case({1, 51, 2, 2, 12, 0.3, {51, 70}, {65}}, false, backward, false, true));
+        list.push_back(
+            attention_case({3, 7, 4, 2, 24, 0.2, {7, 50, 9}, {10, 0, 40}}, false, backward, true, true));
     }
+    list.push_back(merge_attention_case(1, 1, 1));
+    list.push_back(merge_attention_case(53, 3, 7));
     list.push_back(attention_cached_case({1, 1, 1, 1, 1, 1.0}, 1));
     list.push_back(attention_cached_case({1, 211, 4, 4, 16, 0.25}, 1));
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));

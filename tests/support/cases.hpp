@@ -63,7 +63,10 @@ std::vector<Product> step_products(const StepShape& shape);
 enum class Residual { none, accumulate, other };
 KernelCase gemm_case(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b, Residual residual,
                      bool acc_output = false, int64_t padding = 0);
-KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false);
+/// `partial`: results in acc; gradients are added to what is there.
+KernelCase attention_case(const AttentionShape& shape, bool documents, bool backward, bool fused = false,
+                          bool partial = false);
+KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim);
 /// `shape.batch` tokens over a cache of `kept` sequences of `shape.sequence` rows.
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
 /// The gradient by the residual path: none, a tensor, or what dx holds already.

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "coeus/device/exec.hpp"
+#include "coeus/kernels/sequence_part.hpp"
 #include "coeus/kernels/step_scalars.hpp"
 
 namespace coeus {
@@ -37,10 +38,15 @@ struct VocabularyPart {
 };
 
 struct AttentionShape {
-    int64_t batch = 1, sequence = 1;  ///< T = batch * sequence; sequences do not see each other
+    int64_t batch = 1, sequence = 1;  ///< T = batch * sequence queries; sequences do not see each other
     int64_t heads = 1, kv_heads = 1;  ///< query head h uses key/value head h / (heads / kv_heads)
     int64_t head_dim = 1;
     double scale = 1;  ///< of the scores, usually head_dim^-1/2
+    /// Where the queries and the keys of each sequence are in the whole one; without a count: all of it.
+    SequencePart query_part = {}, key_part = {};
+
+    SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
+    SequencePart keys() const { return key_part.count ? key_part : SequencePart{sequence}; }
 };
 
 /// One parameter, or rows of one, as the optimizer sees it. All of equal count.
@@ -89,15 +95,22 @@ struct Kernels {
     void (*rope)(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
                  bool inverse);
 
-    /// Causal attention. q[T,Hd], k[T,Kd], v[T,Kd] may be columns of one matrix. lse[H,T] (acc): log of the
-    /// sum of exp of the scores. document_start[T] i32, optional: first index in the sequence that token t
-    /// may see. Never holds a sequence x sequence matrix (Dao et al. 2022).
+    /// Causal attention: the query at index i of its sequence sees those of the keys that are at
+    /// document_start[i] to i. q[T,Hd], k[N,Kd], v[N,Kd] may be columns of one matrix; N = batch *
+    /// keys().count. out[T,Hd]: type or acc. lse[H,T] (acc): log of the sum of exp of the scores; -infinity,
+    /// and zeros in out, where a query sees no key. document_start i32[batch, whole sequence], optional.
+    /// Never holds a sequence x sequence matrix (Dao et al. 2022).
     void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                       const AttentionShape& shape);
-    /// dq, dk, dv may be the memory of q, k, v.
+    /// out[T,Hd], lse[H,T] (acc both): attention to more keys, from the results for one part of the keys,
+    /// which they hold, and for another part.
+    void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse);
+    /// out and lse are those of all keys that the queries see, wherever the others are. dq, dk, dv: each of
+    /// the type or acc; the gradients take the place of what was there, or are added. Those that take its
+    /// place may be the memory of q, k, v.
     void (*attention_backward)(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
                                Tensor q, Tensor k, Tensor v, Tensor document_start,
-                               const AttentionShape& shape);
+                               const AttentionShape& shape, bool accumulate);
 
     /// Attention of one new token for each of B sequences over what a cache holds of them. keys, values
     /// [sequences kept * shape.sequence, K d]: rows of a sequence follow each other. k, v [B, K d] are

@@ -49,11 +49,12 @@ inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_per_thread(type, s);
 }
 
-/// One thread of the backward: keys, values and their gradients for a sequence of one head; four tiles of
+/// One thread of the backward: keys, values and their gradients of a sequence and head; four tiles of
 /// queries and outputs' gradients, one of the queries' gradient; two of scores; two statistics.
 inline int64_t attention_backward_per_thread(Dtype type, const AttentionShape& s) {
     const int64_t width = attention_width(type, s.head_dim), side = attention_tile;
-    return bytes(acc_of(type), 4 * width * round_up(s.sequence, side) + side * (5 * width + 2 * side + 2));
+    return bytes(acc_of(type),
+                 4 * width * round_up(s.keys().count, side) + side * (5 * width + 2 * side + 2));
 }
 inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_backward_per_thread(type, s);

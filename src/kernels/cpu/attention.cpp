@@ -5,11 +5,16 @@
 // depends on which.
 #include "attention_tiles.hpp"
 
+#include <array>
 #include <cmath>
+#include <limits>
 
 namespace coeus::cpu {
 
 namespace {
+
+/// Below every score: that of a hidden key, and the maximum of a query that sees none.
+constexpr double nothing = -1e30;
 
 /// One thread's memory.
 template <class A>
@@ -36,7 +41,7 @@ void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* mas
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
     constexpr int64_t lanes = VectorOf<A>::lanes;
-    if (masked) hide(scores, *masked, first_key, A(-1e30));
+    if (masked) hide(scores, *masked, first_key, A(nothing));
     for (int64_t i = 0; i < tile_side; i += lanes) {
         V* column = reinterpret_cast<V*>(scores + i);
         constexpr int64_t stride = tile_side / lanes;
@@ -64,36 +69,37 @@ void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* mas
     }
 }
 
-template <class T>
-void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<T> out, Acc<T>* lse,
+template <class O, class T>
+void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<O> out, Acc<T>* lse,
                  HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v, const int32_t* document_start,
                  int64_t group) {
     using A = Acc<T>;
-    constexpr int64_t tiles = workspace::attention_query_tiles;
-    const int64_t width = scratch.width, begin = group * tiles * tile_side;
-    const int64_t end = std::min(s.sequence, begin + tiles * tile_side);
+    constexpr int64_t most = workspace::attention_query_tiles;
+    const int64_t width = scratch.width, begin = group * most * tile_side, keys = s.keys().count;
+    const int64_t tiles = std::min(most, div_ceil(s.sequence - begin, tile_side));
+    std::array<QueryTile, size_t(most)> tile_at;
     alignas(64) A factor[tile_side];
 
-    const auto tile_at = [&](int64_t first) {
-        return QueryTile(first, std::min(tile_side, end - first), document_start);
-    };
-    int64_t first_key = end;
-    for (int64_t t = 0; begin + t * tile_side < end; ++t) {
-        const QueryTile tile = tile_at(begin + t * tile_side);
+    int64_t first_key = keys, last_key = 0;
+    for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t first = begin + t * tile_side;
+        const QueryTile& tile = tile_at[size_t(t)] =
+            QueryTile(first, std::min(tile_side, s.sequence - first), s, document_start);
         first_key = std::min(first_key, tile.first_key);
+        last_key = std::max(last_key, tile.last_key);
         A* outputs = scratch.outputs + t * tile_side * width;  // first used as room for the queries
         load_tile(outputs, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
         transpose_tile(scratch.queries + t * tile_side * width, outputs, width, s.head_dim);
         std::fill(outputs, outputs + tile_side * width, A(0));
-        std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(-1e30));
+        std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(nothing));
         std::fill(scratch.sums + t * tile_side, scratch.sums + (t + 1) * tile_side, A(0));
     }
-    for (int64_t key = first_key / tile_side * tile_side; key < end; key += tile_side) {
-        const int64_t rows = std::min(tile_side, s.sequence - key);
+    for (int64_t key = first_key / tile_side * tile_side; key < last_key; key += tile_side) {
+        const int64_t rows = std::min(tile_side, keys - key);
         load_tile(scratch.keys, width, k.row(key), k.ld, rows, s.head_dim);
         load_tile(scratch.values, width, v.row(key), v.ld, rows, s.head_dim);
-        for (int64_t t = 0; begin + t * tile_side < end; ++t) {
-            const QueryTile tile = tile_at(begin + t * tile_side);
+        for (int64_t t = 0; t < tiles; ++t) {
+            const QueryTile& tile = tile_at[size_t(t)];
             if (!tile.sees_any(key)) continue;
             A *outputs = scratch.outputs + t * tile_side * width, *scores = scratch.scores;
             tile_product<false>(scores, tile_side, scratch.keys, width,
@@ -108,13 +114,43 @@ void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<T> o
                                tile_side, true);
         }
     }
-    for (int64_t t = 0; begin + t * tile_side < end; ++t) {
-        const QueryTile tile = tile_at(begin + t * tile_side);
+    for (int64_t t = 0; t < tiles; ++t) {
+        const QueryTile& tile = tile_at[size_t(t)];
         for (int64_t i = 0; i < tile.rows; ++i) {
-            const A sum = scratch.sums[t * tile_side + i];
+            // hidden scores count as `nothing` until a query sees its first key, which makes them vanish
+            const A maximum = scratch.maxima[t * tile_side + i], sum = scratch.sums[t * tile_side + i];
+            const bool sees_a_key = maximum > A(nothing);
             const A* outputs = scratch.outputs + (t * tile_side + i) * width;
-            store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim, A(1) / sum);
-            lse[tile.first + i] = scratch.maxima[t * tile_side + i] * A(ln_2) + std::log(sum);
+            store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim,
+                       sees_a_key ? A(1) / sum : A(0));
+            lse[tile.first + i] =
+                sees_a_key ? maximum * A(ln_2) + std::log(sum) : -std::numeric_limits<A>::infinity();
+        }
+    }
+}
+
+template <class O, class T>
+void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                const AttentionShape& s) {
+    using A = Acc<T>;
+    const Scope scope(exec.workspace);
+    const int64_t per_thread = workspace::attention_per_thread(q.dtype, s);
+    char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
+    const int64_t width = workspace::attention_width(q.dtype, s.head_dim);
+    const int64_t groups = div_ceil(s.sequence, tile_side * workspace::attention_query_tiles);
+    const int64_t heads = s.batch * s.heads;
+#pragma omp parallel num_threads(exec.threads)
+    {
+        const Scratch<A> scratch(reinterpret_cast<A*>(memory + thread_index() * per_thread), width);
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < heads * groups; ++task) {
+            // the longest first, so that the threads end together
+            const int64_t group = groups - 1 - task / heads;
+            const int64_t sequence = task % heads / s.heads, head = task % s.heads;
+            const int64_t kv_head = head / (s.heads / s.kv_heads);
+            query_group<O, T>(s, scratch, {out, s, sequence, head}, lse.row<A>(head) + sequence * s.sequence,
+                              {q, s, sequence, head}, {k, s, sequence, kv_head}, {v, s, sequence, kv_head},
+                              starts_of(document_start, s, sequence), group);
         }
     }
 }
@@ -126,28 +162,37 @@ void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tens
     check_attention(q, k, v, lse, document_start, s);
     require(out.rows() == q.rows() && out.cols() == q.cols(),
             "attention: output and queries differ in shape");
-    Scope scope(exec.workspace);
     dispatch(q.dtype, [&]<class T>(T) {
-        using A = Acc<T>;
-        const int64_t per_thread = workspace::attention_per_thread(q.dtype, s);
-        char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
-        const int64_t width = workspace::attention_width(q.dtype, s.head_dim);
-        const int64_t groups = div_ceil(s.sequence, tile_side * workspace::attention_query_tiles);
-        const int32_t* start = document_start ? document_start.as<const int32_t>() : nullptr;
-        const int64_t heads = s.batch * s.heads;
-#pragma omp parallel num_threads(exec.threads)
-        {
-            const Scratch<A> scratch(reinterpret_cast<A*>(memory + thread_index() * per_thread), width);
-#pragma omp for schedule(dynamic)
-            for (int64_t task = 0; task < heads * groups; ++task) {
-                // the longest first, so that the threads end together
-                const int64_t group = groups - 1 - task / heads;
-                const int64_t sequence = task % heads / s.heads, head = task % s.heads;
-                const int64_t kv_head = head / (s.heads / s.kv_heads);
-                query_group<T>(s, scratch, {out, s, sequence, head}, lse.row<A>(head) + sequence * s.sequence,
-                               {q, s, sequence, head}, {k, s, sequence, kv_head}, {v, s, sequence, kv_head},
-                               start ? start + sequence * s.sequence : nullptr, group);
-            }
+        dispatch_out<T>(out.dtype,
+                        [&]<class O>(O) { all_groups<O, T>(exec, out, lse, q, k, v, document_start, s); });
+    });
+}
+
+// With l = log(e^a + e^b) of the two lse: out = e^(a - l) out + e^(b - l) other (Liu et al. 2023, Ring
+// Attention).
+void Cpu::merge_attention(Exec& exec, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
+    require(out.shape == other_out.shape && lse.shape == other_lse.shape && lse.cols() == out.rows() &&
+                lse.dense() && other_lse.dense(),
+            "attention: partial results differ in shape");
+    const int64_t heads = lse.rows(), head_dim = out.cols() / std::max<int64_t>(1, heads);
+    dispatch(out.dtype, [&]<class A>(A) {
+        if constexpr (std::is_same_v<A, bf16>) {
+            throw LogicError("partial attention is in the accumulate type");
+        } else {
+            parallel_rows(exec, out.rows(), out.cols(), [&](int64_t t) {
+                for (int64_t h = 0; h < heads; ++h) {
+                    A& own = lse.row<A>(h)[t];
+                    const A other = other_lse.row<const A>(h)[t], largest = std::max(own, other);
+                    if (largest == -std::numeric_limits<A>::infinity()) continue;  // neither saw a key
+                    const A sum = largest + std::log(std::exp(own - largest) + std::exp(other - largest));
+                    const A keep = std::exp(own - sum), take = std::exp(other - sum);
+                    A* to = out.row<A>(t) + h * head_dim;
+                    const A* from = other_out.row<const A>(t) + h * head_dim;
+#pragma omp simd
+                    for (int64_t j = 0; j < head_dim; ++j) to[j] = keep * to[j] + take * from[j];
+                    own = sum;
+                }
+            });
         }
     });
 }

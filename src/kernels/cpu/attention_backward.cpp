@@ -16,13 +16,13 @@ namespace {
 template <class A>
 struct Scratch {
     int64_t width;
-    A *keys, *values, *dkeys, *dvalues;                   // the sequence, padded to whole tiles
+    A *keys, *values, *dkeys, *dvalues;                   // of a sequence, padded to whole tiles
     A *queries, *queries_t, *douts, *douts_t, *dqueries;  // a tile each
     A *p, *ds;                                            // [key][query]
     A *lse, *delta;
 
-    Scratch(A* memory, int64_t w, int64_t padded_sequence) : width(w) {
-        const int64_t whole = padded_sequence * width, tile = tile_side * width;
+    Scratch(A* memory, int64_t w, int64_t padded_keys) : width(w) {
+        const int64_t whole = padded_keys * width, tile = tile_side * width;
         keys = memory;
         values = keys + whole;
         dkeys = values + whole;
@@ -58,10 +58,21 @@ void gradient_tile(A* s, A* dp, const A* lse, const A* delta, const QueryTile* m
     }
 }
 
+/// Rows of a tile to where a gradient goes.
+template <class O>
+void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows, int64_t cols, Acc<O> factor,
+              bool accumulate) {
+    if (accumulate)
+        add_tile(to, to_ld, tile, ld, rows, cols, factor);
+    else
+        store_tile(to, to_ld, tile, ld, rows, cols, factor);
+}
+
 /// One tile of queries of one head against all the keys it sees.
-template <class T>
-void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTile& tile, HeadRows<T> dq,
-                HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q) {
+template <class Q, class T>
+void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTile& tile, HeadRows<Q> dq,
+                HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q,
+                bool accumulate) {
     using A = Acc<T>;
     const int64_t width = c.width;
     load_tile(c.queries, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
@@ -92,47 +103,58 @@ void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTi
         tile_product<true>(c.dqueries, width, c.ds, tile_side, keys, width, tile_side, width, tile_side,
                            true);
     }
-    store_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale));
+    put_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale), accumulate);
+}
+
+template <class Q, class K, class T>
+void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+               Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
+    using A = Acc<T>;
+    const Scope scope(exec.workspace);
+    const int64_t per_thread = workspace::attention_backward_per_thread(q.dtype, s);
+    char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
+    const int64_t width = workspace::attention_width(q.dtype, s.head_dim), keys = s.keys().count;
+    const int64_t padded = round_up(keys, tile_side), share = s.heads / s.kv_heads;
+#pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
+    for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
+        const Scratch<A> c(reinterpret_cast<A*>(memory + thread_index() * per_thread), width, padded);
+        const int64_t sequence = task / s.kv_heads, kv_head = task % s.kv_heads;
+        const int32_t* starts = starts_of(document_start, s, sequence);
+        const HeadRows<const T> key_rows(k, s, sequence, kv_head), value_rows(v, s, sequence, kv_head);
+        for (int64_t first = 0; first < keys; first += tile_side) {
+            const int64_t rows = std::min(tile_side, keys - first);
+            load_tile(c.keys + first * width, width, key_rows.row(first), key_rows.ld, rows, s.head_dim);
+            load_tile(c.values + first * width, width, value_rows.row(first), value_rows.ld, rows,
+                      s.head_dim);
+        }
+        std::fill(c.dkeys, c.dkeys + 2 * padded * width, A(0));  // and dvalues behind them
+        for (int64_t head = kv_head * share; head < (kv_head + 1) * share; ++head)
+            for (int64_t first = 0; first < s.sequence; first += tile_side)
+                query_tile<Q, T>(s, c, QueryTile(first, std::min(tile_side, s.sequence - first), s, starts),
+                                 {dq, s, sequence, head}, {dout, s, sequence, head}, {out, s, sequence, head},
+                                 lse.row<const A>(head) + sequence * s.sequence, {q, s, sequence, head},
+                                 accumulate);
+        // the queries carried the scale already, and log2(e)
+        const HeadRows<K> dkey_rows(dk, s, sequence, kv_head), dvalue_rows(dv, s, sequence, kv_head);
+        put_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, keys, s.head_dim, A(ln_2), accumulate);
+        put_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, width, keys, s.head_dim, A(1), accumulate);
+    }
 }
 
 }  // namespace
 
 void Cpu::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
-                             Tensor q, Tensor k, Tensor v, Tensor document_start, const AttentionShape& s) {
+                             Tensor q, Tensor k, Tensor v, Tensor document_start, const AttentionShape& s,
+                             bool accumulate) {
     check_attention(q, k, v, lse, document_start, s);
     check_attention(dq, dk, dv, lse, document_start, s);
-    Scope scope(exec.workspace);
+    require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
     dispatch(q.dtype, [&]<class T>(T) {
-        using A = Acc<T>;
-        const int64_t per_thread = workspace::attention_backward_per_thread(q.dtype, s);
-        char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
-        const int64_t width = workspace::attention_width(q.dtype, s.head_dim);
-        const int64_t padded = round_up(s.sequence, tile_side), share = s.heads / s.kv_heads;
-        const int32_t* all_starts = document_start ? document_start.as<const int32_t>() : nullptr;
-#pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
-        for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
-            const Scratch<A> c(reinterpret_cast<A*>(memory + thread_index() * per_thread), width, padded);
-            const int64_t sequence = task / s.kv_heads, kv_head = task % s.kv_heads;
-            const int32_t* starts = all_starts ? all_starts + sequence * s.sequence : nullptr;
-            const HeadRows<const T> key_rows(k, s, sequence, kv_head), value_rows(v, s, sequence, kv_head);
-            for (int64_t first = 0; first < s.sequence; first += tile_side) {
-                const int64_t rows = std::min(tile_side, s.sequence - first);
-                load_tile(c.keys + first * width, width, key_rows.row(first), key_rows.ld, rows, s.head_dim);
-                load_tile(c.values + first * width, width, value_rows.row(first), value_rows.ld, rows,
-                          s.head_dim);
-            }
-            std::fill(c.dkeys, c.dkeys + 2 * padded * width, A(0));  // and dvalues behind them
-            for (int64_t head = kv_head * share; head < (kv_head + 1) * share; ++head)
-                for (int64_t first = 0; first < s.sequence; first += tile_side)
-                    query_tile<T>(s, c, QueryTile(first, std::min(tile_side, s.sequence - first), starts),
-                                  {dq, s, sequence, head}, {dout, s, sequence, head},
-                                  {out, s, sequence, head}, lse.row<const A>(head) + sequence * s.sequence,
-                                  {q, s, sequence, head});
-            // the queries carried the scale already, and log2(e)
-            const HeadRows<T> dkey_rows(dk, s, sequence, kv_head), dvalue_rows(dv, s, sequence, kv_head);
-            store_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, s.sequence, s.head_dim, A(ln_2));
-            store_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, width, s.sequence, s.head_dim, A(1));
-        }
+        dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
+            dispatch_out<T>(dk.dtype, [&]<class K>(K) {
+                all_heads<Q, K, T>(exec, dq, dk, dv, dout, out, lse, q, k, v, document_start, s, accumulate);
+            });
+        });
     });
 }
 

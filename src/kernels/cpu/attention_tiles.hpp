@@ -15,30 +15,44 @@ static_assert(tile_side == workspace::attention_tile);
 /// Scores are computed times log2(e), since powers of 2 are cheaper than those of e.
 inline constexpr double log2_e = 1.44269504088896340736, ln_2 = 0.69314718055994530942;
 
-/// Rows of one sequence in the columns of one head.
+/// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head.
 template <class T>
 struct HeadRows {
     T* data;
     int64_t ld;
     HeadRows(Tensor t, const AttentionShape& s, int64_t sequence, int64_t head)
-        : data(t.row<T>(sequence * s.sequence) + head * s.head_dim), ld(t.ld) {}
+        : data(t.row<T>(sequence * (t.rows() / s.batch)) + head * s.head_dim), ld(t.ld) {}
     T* row(int64_t i) const { return data + i * ld; }
 };
 
-/// The queries [first, first + rows) of a sequence and the keys they see.
+/// The document starts of one sequence, or null.
+inline const int32_t* starts_of(Tensor document_start, const AttentionShape& s, int64_t sequence) {
+    if (!document_start) return nullptr;
+    return document_start.as<const int32_t>() + sequence * (document_start.count() / s.batch);
+}
+
+/// The queries [first, first + rows) of a sequence and the keys they see: query i those in [start[i],
+/// stop[i]).
 struct QueryTile {
     int64_t first, rows;
     int64_t first_key, last_key;        ///< keys some query sees: [first_key, last_key)
     int64_t first_common, last_common;  ///< keys that all see
-    int32_t start[tile_side] = {};      ///< first key of each query
+    int32_t start[tile_side] = {}, stop[tile_side] = {};
 
-    /// `document_start` of the sequence, or null.
-    QueryTile(int64_t first_, int64_t rows_, const int32_t* document_start) : first(first_), rows(rows_) {
-        if (document_start) std::copy(document_start + first, document_start + first + rows, start);
+    QueryTile() = default;
+    /// `document_start` of the whole sequence, or null.
+    QueryTile(int64_t first_, int64_t rows_, const AttentionShape& s, const int32_t* document_start)
+        : first(first_), rows(rows_) {
+        const SequencePart queries = s.queries(), keys = s.keys();
+        for (int64_t i = 0; i < rows; ++i) {
+            const int64_t index = queries.index(first + i);
+            start[i] = document_start ? int32_t(keys.below(document_start[index])) : 0;
+            stop[i] = int32_t(keys.below(index + 1));
+        }
         first_key = *std::min_element(start, start + rows);
         first_common = *std::max_element(start, start + rows);
-        last_key = first + rows;
-        last_common = first + 1;
+        last_key = stop[rows - 1];
+        last_common = stop[0];
     }
     /// True where every query sees all of the keys [key, key + tile_side).
     bool sees_all(int64_t key) const { return key >= first_common && key + tile_side <= last_common; }
@@ -49,10 +63,10 @@ struct QueryTile {
 template <class A>
 [[gnu::noinline]] void hide(A* scores, const QueryTile& queries, int64_t first_key, A value) {
     for (int64_t j = 0; j < tile_side; ++j) {
-        const auto key = int32_t(first_key + j), first = int32_t(queries.first);
+        const auto key = int32_t(first_key + j);
 #pragma omp simd
         for (int32_t i = 0; i < int32_t(tile_side); ++i) {
-            const bool hidden = (key > first + i) | (key < queries.start[i]);
+            const bool hidden = (key >= queries.stop[i]) | (key < queries.start[i]);
             scores[j * tile_side + i] = hidden ? value : scores[j * tile_side + i];
         }
     }
@@ -60,15 +74,26 @@ template <class A>
 
 inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lse,
                             const Tensor& document_start, const AttentionShape& s) {
-    const int64_t tokens = s.batch * s.sequence;
+    const int64_t tokens = s.batch * s.sequence, keys = s.batch * s.keys().count;
     require(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0,
             "attention: query heads are not a multiple of key/value heads");
-    require(q.rows() == tokens && q.cols() == s.heads * s.head_dim && k.rows() == tokens &&
-                k.cols() == s.kv_heads * s.head_dim && v.rows() == tokens && v.cols() == k.cols(),
+    require(s.queries().count == s.sequence && q.rows() == tokens && q.cols() == s.heads * s.head_dim &&
+                k.rows() == keys && k.cols() == s.kv_heads * s.head_dim && v.rows() == keys &&
+                v.cols() == k.cols(),
             "attention: operands do not have the shape given");
     require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
-    require(!document_start || document_start.count() == tokens,
-            "attention: one document start for each token");
+    require(!document_start || tokens == 0 ||
+                (document_start.count() % s.batch == 0 &&
+                 document_start.count() / s.batch > s.queries().index(s.sequence - 1)),
+            "attention: one document start for each token of the whole sequences");
+}
+
+/// Calls f with a value of the type of an operand that may be of type T or of its type of computation.
+template <class T, class F>
+void dispatch_out(Dtype type, F&& f) {
+    if (type == dtype_of<T>()) return f(T());
+    require(type == dtype_of<Acc<T>>(), "attention: a result is neither of the type nor of acc");
+    f(Acc<T>());
 }
 
 }  // namespace coeus::cpu

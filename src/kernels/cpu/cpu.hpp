@@ -24,6 +24,7 @@ struct Cpu {
     static Function<decltype(Kernels::layer_norm_backward)> layer_norm_backward;
     static Function<decltype(Kernels::rope)> rope;
     static Function<decltype(Kernels::attention)> attention;
+    static Function<decltype(Kernels::merge_attention)> merge_attention;
     static Function<decltype(Kernels::attention_backward)> attention_backward;
     static Function<decltype(Kernels::attention_cached)> attention_cached;
     static Function<decltype(Kernels::swiglu)> swiglu;

@@ -99,4 +99,14 @@ template <class T>
         for (int64_t j = 0; j < cols; ++j) to[r * to_ld + j] = store<T>(tile[r * ld + j] * factor);
 }
 
+/// Adds them to what is there.
+template <class T>
+[[gnu::noinline]] void add_tile(T* to, int64_t to_ld, const Acc<T>* tile, int64_t ld, int64_t rows,
+                                int64_t cols, Acc<T> factor) {
+    for (int64_t r = 0; r < rows; ++r)
+#pragma omp simd
+        for (int64_t j = 0; j < cols; ++j)
+            to[r * to_ld + j] = store<T>(load(to[r * to_ld + j]) + tile[r * ld + j] * factor);
+}
+
 }  // namespace coeus::cpu

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace coeus;
@@ -171,7 +172,7 @@ TEST_CASE("gradients may overwrite what the table says they may") {
         copy_converting(k, o[3]);
         copy_converting(v, o[4]);
         Exec exec = planned_exec(c, o, 2);
-        cpu_kernels().attention_backward(exec, q, k, v, o[6], o[0], o[1], q, k, v, o[5], s);
+        cpu_kernels().attention_backward(exec, q, k, v, o[6], o[0], o[1], q, k, v, o[5], s, false);
         CHECK(values_of(q) == values_of(apart[7]));
         CHECK(values_of(k) == values_of(apart[8]));
         CHECK(values_of(v) == values_of(apart[9]));
@@ -205,7 +206,7 @@ TEST_CASE("a document sees nothing of the others") {
         cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], start, whole);
         if (backward)
             cpu_kernels().attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4],
-                                             start, whole);
+                                             start, whole, false);
         for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 29}, {29, 54}}) {
             AttentionShape part = whole;
             part.sequence = count;
@@ -218,11 +219,76 @@ TEST_CASE("a document sees nothing of the others") {
             CHECK(normalised_error(values_of(out), values_of(rows(0))) <= 1e-14);
             if (!backward) continue;
             cpu_kernels().attention_backward(exec, dq, dk, dv, rows(6), out, lse, rows(2), rows(3), rows(4),
-                                             {}, part);
+                                             {}, part, false);
             CHECK(normalised_error(values_of(dq), values_of(rows(7))) <= 1e-13);
             CHECK(normalised_error(values_of(dk), values_of(rows(8))) <= 1e-13);
             CHECK(normalised_error(values_of(dv), values_of(rows(9))) <= 1e-13);
         }
+    }
+}
+
+TEST_CASE("attention to parts of the keys adds up to attention to all of them") {
+    // the queries of one rank of two, the keys of both in turn; in the second half of the keys most see
+    // nothing
+    const AttentionShape all = {2, 64, 4, 2, 6, 0.4, {64, 0, 64}, {128}};
+    const std::vector<SequencePart> parts = {{64, 0, 64}, {64, 32, 0}};
+    for (const bool documents : {false, true}) {
+        CAPTURE(documents);
+        const Operands o =
+            run_case(attention_case(all, documents, true), cpu_kernels(), Dtype::f64, Dtype::f64);
+        const Tensor start = documents ? o[5] : Tensor();
+        Exec exec = exec_for_tests();
+        OwnedTensor out(Dtype::f64, o[0].shape), lse(Dtype::f64, o[1].shape), dq(Dtype::f64, o[7].shape),
+            dk(Dtype::f64, o[8].shape), dv(Dtype::f64, o[9].shape), other(out.view.dtype, out.view.shape),
+            other_lse(Dtype::f64, lse.view.shape);
+        for (const SequencePart& part : parts) {
+            AttentionShape s = all;
+            s.key_part = part;
+            OwnedTensor k(Dtype::f64, {2 * part.count, 12}), v(Dtype::f64, k.view.shape),
+                dk_part(Dtype::f64, k.view.shape), dv_part(Dtype::f64, k.view.shape);
+            const auto copy_keys = [&](Tensor to, Tensor from, bool back) {
+                for (int64_t i = 0; i < 2 * part.count; ++i) {
+                    const int64_t row = i / part.count * 128 + part.index(i % part.count);
+                    copy_converting(back ? from.slice_rows(row, 1) : to.slice_rows(i, 1),
+                                    back ? to.slice_rows(i, 1) : from.slice_rows(row, 1));
+                }
+            };
+            copy_keys(k, o[3], false);
+            copy_keys(v, o[4], false);
+            const bool first = part == parts[0];
+            cpu_kernels().attention(exec, first ? out : other, first ? lse : other_lse, o[2], k, v, start, s);
+            if (!first) {
+                CHECK(element(other_lse, 5) == -std::numeric_limits<double>::infinity());
+                CHECK(element(other, 5 * 24) == 0);
+                cpu_kernels().merge_attention(exec, out, lse, other, other_lse);
+            }
+            cpu_kernels().attention_backward(exec, dq, dk_part, dv_part, o[6], o[0], o[1], o[2], k, v, start,
+                                             s, true);
+            copy_keys(dk_part, dk, true);
+            copy_keys(dv_part, dv, true);
+        }
+        CHECK(normalised_error(values_of(out), values_of(o[0])) <= 1e-14);
+        CHECK(normalised_error(values_of(lse), values_of(o[1])) <= 1e-14);
+        CHECK(normalised_error(values_of(dq), values_of(o[7])) <= 1e-13);
+        CHECK(normalised_error(values_of(dk), values_of(o[8])) <= 1e-13);
+        CHECK(normalised_error(values_of(dv), values_of(o[9])) <= 1e-13);
+    }
+}
+
+TEST_CASE("merging with a part that no query sees changes nothing, whichever comes first") {
+    const double none = -std::numeric_limits<double>::infinity();
+    for (const bool first : {false, true}) {
+        OwnedTensor out(Dtype::f64, {2, 3}), lse(Dtype::f64, {1, 2}), other(Dtype::f64, {2, 3}),
+            other_lse(Dtype::f64, {1, 2});
+        for (int64_t i = 0; i < 3; ++i) set_element(first ? other : out, i, double(i) - 1.5);
+        set_element(first ? other_lse : lse, 0, 0.25);
+        set_element(first ? lse : other_lse, 0, none);
+        set_element(lse, 1, none);  // a query that sees nothing in either
+        set_element(other_lse, 1, none);
+        Exec exec;
+        cpu_kernels().merge_attention(exec, out, lse, other, other_lse);
+        CHECK(values_of(out) == std::vector<double>{-1.5, -0.5, 0.5, 0, 0, 0});
+        CHECK(values_of(lse) == std::vector<double>{0.25, none});
     }
 }
 

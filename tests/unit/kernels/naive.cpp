@@ -132,26 +132,32 @@ void rope(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, Rop
             }
 }
 
-/// Softmax weights of query t of a head: [sequence], zero where it may not look; and log of their sum.
+/// Softmax weights of query t of a head: [keys], zero where it may not look; and log of their sum.
 std::vector<double> weights(Tensor q, Tensor k, Tensor document_start, const AttentionShape& s,
                             int64_t sequence, int64_t head, int64_t t, double& log_sum) {
-    const int64_t kv_head = head / (s.heads / s.kv_heads), row = sequence * s.sequence;
-    const int64_t start = document_start ? index_at(document_start, row + t) : 0;
-    std::vector<double> p(size_t(s.sequence), 0.0);
+    const int64_t kv_head = head / (s.heads / s.kv_heads), keys = s.keys().count;
+    const int64_t index = s.queries().index(t);
+    const int64_t start =
+        document_start ? index_at(document_start, sequence * (document_start.count() / s.batch) + index) : 0;
+    std::vector<double> p(size_t(keys), 0.0);
     double sum = 0;
-    for (int64_t i = start; i <= t; ++i) {
+    for (int64_t i = 0; i < keys; ++i) {
+        if (s.keys().index(i) < start || s.keys().index(i) > index) continue;
         double score = 0;
         for (int64_t j = 0; j < s.head_dim; ++j)
-            score += at(q, row + t, head * s.head_dim + j) * at(k, row + i, kv_head * s.head_dim + j);
+            score += at(q, sequence * s.sequence + t, head * s.head_dim + j) *
+                     at(k, sequence * keys + i, kv_head * s.head_dim + j);
         sum += p[size_t(i)] = std::exp(s.scale * score);
     }
-    for (double& value : p) value /= sum;
+    for (double& value : p)
+        if (sum > 0) value /= sum;
     log_sum = std::log(sum);
     return p;
 }
 
 void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                const AttentionShape& s) {
+    const int64_t keys = s.keys().count;
     for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t h = 0; h < s.heads; ++h)
             for (int64_t t = 0; t < s.sequence; ++t) {
@@ -160,12 +166,23 @@ void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tens
                 set(lse, h, b * s.sequence + t, log_sum);
                 for (int64_t j = 0; j < s.head_dim; ++j) {
                     double sum = 0;
-                    for (int64_t i = 0; i <= t; ++i)
-                        sum += p[size_t(i)] *
-                               at(v, b * s.sequence + i, h / (s.heads / s.kv_heads) * s.head_dim + j);
+                    for (int64_t i = 0; i < keys; ++i)
+                        sum +=
+                            p[size_t(i)] * at(v, b * keys + i, h / (s.heads / s.kv_heads) * s.head_dim + j);
                     set(out, b * s.sequence + t, h * s.head_dim + j, sum);
                 }
             }
+}
+
+void merge_attention(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
+    const int64_t head_dim = out.cols() / lse.rows();
+    for (int64_t h = 0; h < lse.rows(); ++h)
+        for (int64_t t = 0; t < lse.cols(); ++t) {
+            const double a = std::exp(at(lse, h, t)), b = std::exp(at(other_lse, h, t));
+            set(lse, h, t, std::log(a + b));
+            for (int64_t j = h * head_dim; j < (h + 1) * head_dim && a + b > 0; ++j)
+                set(out, t, j, (a * at(out, t, j) + b * at(other_out, t, j)) / (a + b));
+        }
 }
 
 // Copies the rows of one slot together and asks attention for its last token.
@@ -191,8 +208,14 @@ void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor
 }
 
 void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
-                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s) {
+                        Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
     std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0), v_sum(k_sum);
+    if (accumulate) {
+        q_sum = copy(dq);
+        k_sum = copy(dk);
+        v_sum = copy(dv);
+    }
+    const int64_t keys = s.keys().count;
     for (int64_t b = 0; b < s.batch; ++b)
         for (int64_t h = 0; h < s.heads; ++h)
             for (int64_t t = 0; t < s.sequence; ++t) {
@@ -203,8 +226,8 @@ void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Ten
                 double delta = 0;
                 for (int64_t j = 0; j < s.head_dim; ++j)
                     delta += at(dout, row, q_first + j) * at(out, row, q_first + j);
-                for (int64_t i = 0; i <= t; ++i) {
-                    const int64_t other = b * s.sequence + i;
+                for (int64_t i = 0; i < keys; ++i) {
+                    const int64_t other = b * keys + i;
                     double dp = 0;
                     for (int64_t j = 0; j < s.head_dim; ++j)
                         dp += at(dout, row, q_first + j) * at(v, other, kv_first + j);
@@ -318,6 +341,7 @@ const Kernels& naive_kernels() {
         .layer_norm_backward = layer_norm_backward,
         .rope = rope,
         .attention = attention,
+        .merge_attention = merge_attention,
         .attention_backward = attention_backward,
         .attention_cached = attention_cached,
         .swiglu = swiglu,

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of attention: whole sequences, parts of them, over a cache.
+#include "support/cases.hpp"
+
+#include <algorithm>
+
+namespace coeus::test {
+
+namespace {
+
+constexpr Role input = Role::input, output = Role::output, update = Role::update;
+constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
+
+}  // namespace
+
+KernelCase attention_case(const AttentionShape& s, bool documents, bool backward, bool fused, bool partial) {
+    const int64_t tokens = s.batch * s.sequence, q_width = s.heads * s.head_dim,
+                  kv_width = s.kv_heads * s.head_dim, keys = s.batch * s.keys().count;
+    const int64_t whole = 1 + std::max(s.queries().index(s.sequence - 1), s.keys().index(s.keys().count - 1));
+    KernelCase c;
+    c.name = fmt::format("{} {}x{} heads {}/{} of {}{}{}{}{}", backward ? "attention_backward" : "attention",
+                         s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim,
+                         keys == tokens && whole == s.sequence
+                             ? ""
+                             : fmt::format(" over {} keys of {}", s.keys().count, whole),
+                         documents ? " documents" : "", fused ? " fused" : "", partial ? " partial" : "");
+    // in a fused matrix of [q k v] each operand's rows have the others' columns between them
+    const int64_t q_padding = fused ? 2 * kv_width : 0, kv_padding = fused ? q_width + kv_width : 0;
+    const Role forward_role = backward ? input : output;
+    c.arguments = {
+        {"out", forward_role, partial && !backward ? acc : compute, {tokens, q_width}},
+        {"lse", forward_role, acc, {s.heads, tokens}},
+        {"q", input, compute, {tokens, q_width}, 0, 1, q_padding},
+        {"k", input, compute, {keys, kv_width}, 0, 1, kv_padding},
+        {"v", input, compute, {keys, kv_width}, 0, 1, kv_padding},
+        {"document_start", input, index_kind, {s.batch * whole}, 1},
+    };
+    if (backward) {
+        const Role role = partial ? update : output;
+        const Kind kind = partial ? acc : compute;
+        c.arguments.push_back({"dout", input, compute, {tokens, q_width}});
+        c.arguments.push_back({"dq", role, kind, {tokens, q_width}, 0, 1, q_padding});
+        c.arguments.push_back({"dk", role, kind, {keys, kv_width}, 0, 1, kv_padding});
+        c.arguments.push_back({"dv", role, kind, {keys, kv_width}, 0, 1, kv_padding});
+    }
+    c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        if (documents) {  // a new document at every seventh token or so, other ones in each sequence
+            auto* start = Tensor(o[5]).as<int32_t>();
+            for (int64_t t = 0, first = 0; t < s.batch * whole; ++t) {
+                if (t % whole == 0) first = 0;
+                if ((t * 2654435761u >> 7) % 7 == 0) first = t % whole;
+                start[t] = int32_t(first);
+            }
+        }
+        if (backward) kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], documents ? o[5] : Tensor(), s);
+    };
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        const Tensor start = documents ? o[5] : Tensor();
+        if (backward)
+            kernels.attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4], start, s,
+                                       partial);
+        else
+            kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], start, s);
+    };
+    c.bound_bf16 = backward ? 1.5e-2 : 8e-3;
+    c.bound_f32 = 4e-6;
+    return c;
+}
+
+KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim) {
+    const Shape out = {tokens, heads * head_dim}, lse = {heads, tokens};
+    return {
+        fmt::format("merge_attention {} heads {} of {}", tokens, heads, head_dim),
+        {{"out", update, acc, out},
+         {"lse", update, acc, lse, 3, 2},
+         {"other_out", input, acc, out},
+         {"other_lse", input, acc, lse, 3, 2}},
+        [](const Kernels& k, Exec& e, const Operands& o) { k.merge_attention(e, o[0], o[1], o[2], o[3]); }};
+}
+
+KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t padding) {
+    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    KernelCase c;
+    c.name = fmt::format("attention_cached {} of {}x{} heads {}/{} of {}", s.batch, kept, s.sequence, s.heads,
+                         s.kv_heads, s.head_dim);
+    c.arguments = {
+        {"out", output, compute, {s.batch, q_width}},
+        {"keys", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
+        {"values", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
+        {"q", input, compute, {s.batch, q_width}, 0, 1, 2 * kv_width},
+        {"k", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
+        {"v", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
+        {"slots", input, index_kind, {s.batch}, 1},
+        {"positions", input, index_kind, {s.batch}, double(s.sequence)},
+    };
+    c.prepare = [=](const Kernels&, Exec&, const Operands& o) {
+        for (int64_t b = 0; b < s.batch; ++b) Tensor(o[6]).as<int32_t>()[b] = int32_t((b * 2 + 1) % kept);
+        Tensor(o[7]).as<int32_t>()[0] = int32_t(s.sequence - 1);  // a full one
+    };
+    c.call = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+        kernels.attention_cached(exec, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], s);
+    };
+    c.bound_f32 = 4e-6;
+    return c;
+}
+
+}  // namespace coeus::test
