@@ -20,6 +20,7 @@ struct Communicator::Handle {
     MPI_Comm comm = MPI_COMM_NULL;
     Buffer staging;                     // one piece from each peer
     std::vector<MPI_Request> requests;  // two for each peer
+    std::vector<MPI_Request> transfer;  // under way
 
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;
@@ -27,6 +28,7 @@ struct Communicator::Handle {
         piece_bytes = bytes_from_each(size);
         ranks = size;
         requests.reserve(size_t(2 * size));
+        transfer.reserve(16);
     }
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
@@ -281,6 +283,35 @@ void Communicator::gather(Tensor out, Tensor in) const {
     for (int root = 0; root < size_; ++root) broadcast(part(out, root * in.count(), in.count()), root);
 }
 
+void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
+    require(out.count() == in.count() && out.count() % size_ == 0 && in.dtype == out.dtype && in.dense() &&
+                out.dense(),
+            "all_to_all: counts or types do not match, or rows are apart");
+    if (planned_) return;
+    const Observed observed(*this, "all_to_all", in, where);
+    const int64_t each = in.count() / size_;
+    const auto of = [&](Tensor t, int peer) { return part(t, peer * each, each); };
+    std::memcpy(of(out, rank_).data, of(in, rank_).data, size_t(of(in, rank_).bytes()));
+    const int64_t piece = max_message_bytes / size_of(in.dtype);
+    for (int64_t first = 0; first < each && size_ > 1; first += piece) {
+        const int64_t n = std::min(piece, each - first);
+        auto& requests = handle_->requests;
+        requests.clear();
+        for (int step = 1; step < size_; ++step) {
+            const Tensor from = part(of(out, (rank_ + size_ - step) % size_), first, n);
+            COEUS_CHECK_MPI(MPI_Irecv(from.data, as_count(from.bytes()), MPI_BYTE,
+                                      (rank_ + size_ - step) % size_, 2, handle_->comm,
+                                      &requests.emplace_back()));
+        }
+        for (int step = 1; step < size_; ++step) {
+            const Tensor to = part(of(in, (rank_ + step) % size_), first, n);
+            COEUS_CHECK_MPI(MPI_Isend(to.data, as_count(to.bytes()), MPI_BYTE, (rank_ + step) % size_, 2,
+                                      handle_->comm, &requests.emplace_back()));
+        }
+        COEUS_CHECK_MPI(MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+    }
+}
+
 void Communicator::broadcast(Tensor inout, int root, Where where) const {
     if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");
@@ -305,6 +336,55 @@ void Communicator::recv(Tensor tensor, int peer, Where where) const {
     const Observed observed(*this, "recv", tensor, where);
     COEUS_CHECK_MPI(
         MPI_Recv(tensor.data, as_count(tensor.bytes()), MPI_BYTE, peer, 1, handle_->comm, MPI_STATUS_IGNORE));
+}
+
+Transfer Communicator::begin_transfer(Tensor out, int to, Tensor in, int from, Where where) const {
+    require(out.dense() && in.dense(), "a transfer needs dense rows");
+    if (planned_) return {};
+    if (to == rank_ && from == rank_) {
+        require(in.bytes() == out.bytes(), "a transfer to oneself: sizes do not match");
+        std::memcpy(in.data, out.data, size_t(in.bytes()));
+        return {};
+    }
+    require(handle_->transfer.empty(), "a communicator has one transfer at a time");
+    const auto pieces = [&](Tensor t, auto&& post) {
+        auto* bytes = static_cast<std::byte*>(t.data);
+        for (int64_t first = 0; first < t.bytes(); first += max_message_bytes)
+            post(bytes + first, as_count(std::min(max_message_bytes, t.bytes() - first)));
+    };
+    pieces(in, [&](std::byte* data, int count) {
+        COEUS_CHECK_MPI(
+            MPI_Irecv(data, count, MPI_BYTE, from, 3, handle_->comm, &handle_->transfer.emplace_back()));
+    });
+    pieces(out, [&](std::byte* data, int count) {
+        COEUS_CHECK_MPI(
+            MPI_Isend(data, count, MPI_BYTE, to, 3, handle_->comm, &handle_->transfer.emplace_back()));
+    });
+    return {this, out, where};
+}
+
+void Communicator::end_transfer(Tensor sent, const Where& where) const {
+    const Observed observed(*this, "transfer", sent, where);
+    auto& requests = handle_->transfer;
+    const int code = MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    requests.clear();
+    check_mpi(code, "MPI_Waitall");
+}
+
+Transfer::~Transfer() {
+    if (!communicator_) return;
+    try {
+        wait();
+    } catch (...) {  // NOLINT: another exception is on its way
+    }
+}
+
+Transfer::Transfer(Transfer&& other) noexcept
+    : communicator_(std::exchange(other.communicator_, nullptr)), sent_(other.sent_), where_(other.where_) {}
+
+void Transfer::wait() {
+    if (const Communicator* communicator = std::exchange(communicator_, nullptr))
+        communicator->end_transfer(sent_, where_);
 }
 
 void Communicator::barrier() const {

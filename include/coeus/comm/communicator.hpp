@@ -4,6 +4,7 @@
 //   all_reduce        rank 0 [a0 a1]  rank 1 [b0 b1]   ->  both [a0+b0 a1+b1]
 //   reduce_scatter    rank 0 [a0 a1]  rank 1 [b0 b1]   ->  0: [a0+b0]   1: [a1+b1]
 //   all_gather        rank 0 [a]      rank 1 [b]       ->  both [a b]
+//   all_to_all        rank 0 [a0 a1]  rank 1 [b0 b1]   ->  0: [a0 b0]   1: [a1 b1]
 //
 // Sums are taken in the order of the ranks, whatever arrives first, in the tensor's type (bf16: summed in
 // f32), so that a run is repeatable bit by bit. Every call is collective and must be made in the same order
@@ -28,6 +29,28 @@ public:
     virtual int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                           const std::source_location& where) = 0;
     virtual void end(int64_t event) = 0;
+};
+
+class Communicator;
+
+/// A send and a receive under way; waits at the latest in its destructor.
+class [[nodiscard]] Transfer {
+public:
+    Transfer() = default;
+    ~Transfer();
+    Transfer(Transfer&& other) noexcept;
+    Transfer& operator=(Transfer&&) = delete;
+
+    /// Returns when the data is here and what was sent may be overwritten.
+    void wait();
+
+private:
+    friend class Communicator;
+    Transfer(const Communicator* communicator, Tensor sent, const std::source_location& where)
+        : communicator_(communicator), sent_(sent), where_(where) {}
+    const Communicator* communicator_ = nullptr;
+    Tensor sent_;
+    std::source_location where_;
 };
 
 class Communicator {
@@ -64,9 +87,16 @@ public:
     void all_gather(Tensor out, Tensor in, Where where = Where::current()) const;
     /// in has size() times the elements of out; out may be this rank's part of in.
     void reduce_scatter(Tensor out, Tensor in, Where where = Where::current()) const;
+    /// Part p of `in` goes to rank p; part p of `out` comes from rank p. Dense, of equal count.
+    void all_to_all(Tensor out, Tensor in, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
     void send(Tensor tensor, int peer, Where where = Where::current()) const;
     void recv(Tensor tensor, int peer, Where where = Where::current()) const;
+    /// Sends to one rank and receives from another while the caller works; it must not touch the tensors
+    /// until the transfer was waited for. One at a time. Both are posted before either is waited for, so that
+    /// a ring of ranks that all call this cannot dead-lock, however little MPI buffers. An observer sees the
+    /// wait.
+    Transfer begin_transfer(Tensor out, int to, Tensor in, int from, Where where = Where::current()) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.
@@ -79,7 +109,9 @@ public:
     Communicator split(int color, const std::string& name) const;
 
 private:
+    friend class Transfer;
     class Observed;
+    void end_transfer(Tensor sent, const Where& where) const;
     void gather(Tensor out, Tensor in) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;

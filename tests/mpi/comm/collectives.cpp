@@ -82,3 +82,39 @@ TEST_CASE("scalars, maximum, broadcast, send and receive") {
         CHECK(t.view.as<int32_t>()[0] == rank - 1);
     }
 }
+
+TEST_CASE("all_to_all is a transposition") {
+    const Communicator world = Communicator::world("world");
+    const int size = world.size(), rank = world.rank();
+    for (const int64_t each : {1, 7, 300007}) {  // the last beyond what MPI buffers
+        OwnedTensor in(Dtype::f32, {size, each}), out(Dtype::f32, {size, each});
+        for (int64_t i = 0; i < size * each; ++i) in.view.as<float>()[i] = value(rank, i);
+        world.all_to_all(out, in);
+        int64_t wrong = 0;
+        for (int peer = 0; peer < size; ++peer)
+            for (int64_t i = 0; i < each; ++i)
+                wrong += !(out.view.as<float>()[peer * each + i] == value(peer, rank * each + i));
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("transfers round a ring do not wait for one another's buffers") {
+    const Communicator world = Communicator::world("world");
+    const int size = world.size(), rank = world.rank(), next = (rank + 1) % size,
+              previous = (rank + size - 1) % size;
+    for (const int64_t count : {1, 300007}) {
+        OwnedTensor here(Dtype::f32, {count}), coming(Dtype::f32, {count});
+        for (int64_t i = 0; i < count; ++i) here.view.as<float>()[i] = value(rank, i);
+        Transfer transfer = world.begin_transfer(here, next, coming, previous);
+        if (size > 1) CHECK_THROWS_AS(world.begin_transfer(here, next, coming, previous), LogicError);
+        CHECK(world.all_reduce(int64_t(1)) == size);  // others may be on the way meanwhile
+        transfer.wait();
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < count; ++i) wrong += !(coming.view.as<float>()[i] == value(previous, i));
+        CHECK(wrong == 0);
+        {  // waits by itself
+            const Transfer back = world.begin_transfer(coming, previous, here, next);
+        }
+        CHECK(here.view.as<float>()[count - 1] == value(rank, count - 1));
+    }
+}
