@@ -3,30 +3,10 @@
 
 namespace coeus {
 
-namespace {
-
-// Notes a collective where someone observes.
-class Observed {
-public:
-    Observed(Ctx& c, const char* name, Tensor all) : observer_(c.exec.observer) {
-        if (observer_) observer_->begin(name, 0, double(all.bytes()));
-    }
-    ~Observed() {
-        if (observer_) observer_->end();
-    }
-    Observed(const Observed&) = delete;
-    Observed& operator=(const Observed&) = delete;
-
-private:
-    KernelObserver* observer_;
-};
-
-}  // namespace
-
 Tensor gather_tokens(Ctx& c, Tensor x) {
     if (c.tp.size() == 1) return x;
     const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
-    const Observed noted(c, "gather_tokens", all);
+    const ObservedWork noted(c.exec, "gather_tokens", all);
     c.tp.all_gather(all, x);
     return all;
 }
@@ -38,7 +18,7 @@ Tensor parts_of(Ctx& c, Tensor y) {
 
 void scatter_tokens(Ctx& c, Tensor y, Tensor parts) {
     if (c.tp.size() == 1) return;
-    const Observed noted(c, "scatter_tokens", parts);
+    const ObservedWork noted(c.exec, "scatter_tokens", parts);
     c.tp.reduce_scatter(y, parts);
 }
 

@@ -30,4 +30,20 @@ struct Exec {
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
 };
 
+/// Notes work that is no kernel, an exchange of `tensor` between ranks, where someone observes.
+class ObservedWork {
+public:
+    ObservedWork(Exec& exec, const char* name, const Tensor& tensor) : observer_(exec.observer) {
+        if (observer_) observer_->begin(name, 0, double(tensor.bytes()));
+    }
+    ~ObservedWork() {
+        if (observer_) observer_->end();
+    }
+    ObservedWork(const ObservedWork&) = delete;
+    ObservedWork& operator=(const ObservedWork&) = delete;
+
+private:
+    KernelObserver* observer_;
+};
+
 }  // namespace coeus

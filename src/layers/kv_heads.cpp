@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/context_parallel.hpp"
+
+namespace coeus {
+
+namespace {
+
+int64_t total_cols(std::initializer_list<Tensor> tensors) {
+    int64_t cols = 0;
+    for (const Tensor& tensor : tensors) cols += tensor.cols();
+    return cols;
+}
+
+}  // namespace
+
+// This rank's tokens of all heads [T, n d] each -> all tokens of its heads [P T, sum of n d / P] in temp, the
+// tensors side by side, sequence after sequence.
+Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
+                               const AttentionTensors& t) const {
+    const int64_t tokens = t.q.rows(), ranks = cp_.size();
+    const Tensor all = c.temp.alloc(t.q.dtype, {ranks * tokens, total_cols(tensors) / ranks});
+    const Scope temps(c.temp);
+    const Tensor sent = c.temp.alloc(all.dtype, all.shape), received = c.temp.alloc(all.dtype, all.shape);
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+        int64_t first = 0;
+        for (const Tensor& tensor : tensors) {
+            const int64_t cols = tensor.cols() / ranks;
+            c.k.cast(c.exec, sent.slice_rows(rank * tokens, tokens).slice_cols(first, cols),
+                     tensor.slice_cols(rank * cols, cols));
+            first += cols;
+        }
+    }
+    {
+        const ObservedWork noted(c.exec, "tokens_to_heads", sent);
+        cp_.all_to_all(received, sent);
+    }
+    to_sequences(c, all, received, t);
+    return all;
+}
+
+// The inverse.
+void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Tensor all,
+                              const AttentionTensors& t) const {
+    const int64_t tokens = t.q.rows(), ranks = cp_.size();
+    const Scope temps(c.temp);
+    const Tensor sent = c.temp.alloc(all.dtype, all.shape), received = c.temp.alloc(all.dtype, all.shape);
+    to_ranks(c, sent, all, t);
+    {
+        const ObservedWork noted(c.exec, "heads_to_tokens", sent);
+        cp_.all_to_all(received, sent);
+    }
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+        int64_t first = 0;
+        for (const Tensor& tensor : tensors) {
+            const int64_t cols = tensor.cols() / ranks;
+            c.k.cast(c.exec, tensor.slice_cols(rank * cols, cols),
+                     received.slice_rows(rank * tokens, tokens).slice_cols(first, cols));
+            first += cols;
+        }
+    }
+}
+
+namespace {
+
+// Whole sequences of a rank's heads: attention as one rank alone would do it.
+struct OwnHeads {
+    Tensor q, k, v, lse;
+    AttentionShape shape;
+
+    /// `all`: q, k and v side by side. The lse of all tokens of its heads takes as much room as that of its
+    /// tokens of all heads: it stays in the latter's memory, and is never exchanged.
+    OwnHeads(Tensor all, const AttentionTensors& t, int ranks) : shape(t.shape) {
+        require(t.shape.heads % ranks == 0 && t.shape.kv_heads % ranks == 0,
+                "the ranks of an exchange by heads divide the heads");
+        shape.sequence *= ranks;
+        shape.heads /= ranks;
+        shape.kv_heads /= ranks;
+        const int64_t q_cols = shape.heads * shape.head_dim, kv_cols = shape.kv_heads * shape.head_dim;
+        q = all.slice_cols(0, q_cols);
+        k = all.slice_cols(q_cols, kv_cols);
+        v = all.slice_cols(q_cols + kv_cols, kv_cols);
+        lse = t.lse.reshape({shape.heads, all.rows()});
+    }
+};
+
+}  // namespace
+
+void HeadsExchange::forward(Ctx& c, const AttentionTensors& t) const {
+    const Scope temps(c.temp);
+    const Tensor all = to_heads(c, {t.q, t.k, t.v}, t);
+    const OwnHeads own(all, t, cp_.size());
+    const Tensor out = c.temp.alloc(t.out.dtype, own.q.shape);
+    c.k.attention(c.exec, out, own.lse, own.q, own.k, own.v, c.batch.document_start, own.shape);
+    to_tokens(c, {t.out}, out, t);
+}
+
+void HeadsExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
+    const Scope temps(c.temp);
+    const Tensor all = to_heads(c, {t.q, t.k, t.v, t.out, dout}, t);
+    const OwnHeads own(all, t, cp_.size());
+    const int64_t q_cols = own.q.cols(), qkv_cols = all.cols() - 2 * q_cols;
+    c.k.attention_backward(c.exec, own.q, own.k, own.v, all.slice_cols(qkv_cols + q_cols, q_cols),
+                           all.slice_cols(qkv_cols, q_cols), own.lse, own.q, own.k, own.v,
+                           c.batch.document_start, own.shape, false);
+    to_tokens(c, {t.q, t.k, t.v}, all.slice_cols(0, qkv_cols), t);
+}
+
+}  // namespace coeus

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// At step s rank r has the keys and values of rank r - s:
+//
+//   step   rank 0   1   2
+//     0         0   1   2      each its own
+//     1         2   0   1      what came from the left
+//     2         1   2   0
+//             ->  ->  ->  (and from the last to the first)
+//
+// Gradients take one step more, which brings them home.
+#include "coeus/layers/context_parallel.hpp"
+
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+struct KeysAndValues {
+    Tensor keys, values;
+    explicit KeysAndValues(Tensor both)
+        : keys(both.slice_cols(0, both.cols() / 2)),
+          values(both.slice_cols(both.cols() / 2, both.cols() / 2)) {}
+};
+
+// What was not hidden behind the computation.
+void finish(Ctx& c, Transfer& transfer, const char* name, Tensor passed) {
+    const ObservedWork noted(c.exec, name, passed);
+    transfer.wait();
+}
+
+}  // namespace
+
+// [T, 2K d] in temp: one message.
+Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
+    const Tensor both = c.temp.alloc(t.k.dtype, {t.k.rows(), 2 * t.k.cols()});
+    const KeysAndValues parts(both);
+    c.k.cast(c.exec, parts.keys, t.k);
+    c.k.cast(c.exec, parts.values, t.v);
+    return both;
+}
+
+// To the right, from the left.
+Transfer RingExchange::pass_on(Tensor here, Tensor coming) const {
+    const int ranks = cp_.size(), rank = cp_.rank();
+    return cp_.begin_transfer(here, (rank + 1) % ranks, coming, (rank + ranks - 1) % ranks);
+}
+
+void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
+    const Scope temps(c.temp);
+    const Dtype acc = t.lse.dtype;
+    Tensor here = keys_and_values(c, t), coming = c.temp.alloc(here.dtype, here.shape);
+    const Tensor out = c.temp.alloc(acc, t.out.shape), other = c.temp.alloc(acc, t.out.shape),
+                 other_lse = c.temp.alloc(acc, t.lse.shape);
+    AttentionShape shape = t.shape;
+    shape.query_part = part_of(cp_.rank(), t);
+    for (int step = 0; step < cp_.size(); ++step) {
+        const bool first = step == 0, last = step == cp_.size() - 1;
+        Transfer transfer = last ? Transfer() : pass_on(here, coming);
+        shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
+        const KeysAndValues kv(here);
+        c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
+                      c.batch.document_start, shape);
+        if (!first) c.k.merge_attention(c.exec, out, t.lse, other, other_lse);
+        if (!last) finish(c, transfer, "pass_keys_on", here);
+        std::swap(here, coming);
+    }
+    c.k.cast(c.exec, t.out, out);
+}
+
+void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) const {
+    const Scope temps(c.temp);
+    const Dtype acc = t.lse.dtype;
+    Tensor here = keys_and_values(c, t), coming = c.temp.alloc(here.dtype, here.shape);
+    Tensor gradients = c.temp.alloc(acc, here.shape), arriving = c.temp.alloc(acc, here.shape);
+    const Tensor dq = c.temp.alloc(acc, t.q.shape);
+    c.k.zero(c.exec, gradients);
+    c.k.zero(c.exec, dq);
+    AttentionShape shape = t.shape;
+    shape.query_part = part_of(cp_.rank(), t);
+    for (int step = 0; step < cp_.size(); ++step) {
+        const bool last = step == cp_.size() - 1;
+        Transfer transfer = last ? Transfer() : pass_on(here, coming);
+        shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
+        const KeysAndValues kv(here), sums(gradients);
+        c.k.attention_backward(c.exec, dq, sums.keys, sums.values, dout, t.out, t.lse, t.q, kv.keys,
+                               kv.values, c.batch.document_start, shape, true);
+        if (!last) finish(c, transfer, "pass_keys_on", here);
+        Transfer homeward = pass_on(gradients, arriving);
+        finish(c, homeward, "pass_gradients_on", gradients);
+        std::swap(here, coming);
+        std::swap(gradients, arriving);
+    }
+    const KeysAndValues sums(gradients);
+    c.k.cast(c.exec, t.q, dq);
+    c.k.cast(c.exec, t.k, sums.keys);
+    c.k.cast(c.exec, t.v, sums.values);
+}
+
+}  // namespace coeus
