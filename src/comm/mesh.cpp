@@ -200,7 +200,7 @@ const Mesh& mesh_of_one() {
 
 int64_t Mesh::reduction_bytes() const {
     int64_t bytes = 0;
-    for (const unsigned axes : {unsigned(fsdp), unsigned(dp_replicate), unsigned(tp)})
+    for (const unsigned axes : {unsigned(fsdp), unsigned(dp_replicate), unsigned(cp), unsigned(tp)})
         bytes += Communicator::reduction_bytes(size(axes));
     return bytes;
 }

@@ -16,25 +16,25 @@ struct Measured {
     size_t entries;
 };
 
-Batch planned_batch(const BatchShape& shape) {
-    const Tensor ids(nullptr, Dtype::i32, {shape.count()});
+// `ranks` divide each sequence of `shape`.
+Batch planned_batch(const BatchShape& shape, int ranks) {
+    const Tensor ids(nullptr, Dtype::i32, {shape.count() / ranks});
     return {.sequences = shape.sequences,
-            .seq_len = shape.seq_len,
+            .seq_len = shape.seq_len / ranks,
             .tokens = ids,
             .labels = ids,
             .positions = ids,
-            .document_start = ids};
+            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()})};
 }
 
 template <class Pass>
-Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Communicator& tp,
+Measured measure(const Batch& batch, int threads, const KvExchange& exchange, const Communicator& tp,
                  const LossExchange& loss, const Pass& pass) {
     Exec exec;
     exec.threads = threads;
     Frame frame;
     Arena temp;
     StepScalars scalars;
-    const Batch batch = planned_batch(shape);
     Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp, loss};
     pass(c);
     return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
@@ -96,29 +96,34 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 }  // namespace
 
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh, const LossExchange& loss) {
+                         int threads, const Mesh& mesh, const LossExchange& loss,
+                         const ContextParallel& context) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    take_larger(plan, measure(training, threads, local_exchange(), mesh[tp], loss, [&](Ctx& c) {
-                    stage.forward_backward(c);
-                    for (const Storage& storage : decoder.parameters().storages())
-                        c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
-                }));
-    if (validation.sequences > 0)
-        take_larger(plan, measure(validation, threads, local_exchange(), mesh[tp], loss,
-                                  [&](Ctx& c) { stage.evaluate(c); }));
+    const auto exchange = make_kv_exchange(context, mesh[cp]);
+    const auto pass = [&](const BatchShape& shape, const auto& layers) {
+        take_larger(plan,
+                    measure(planned_batch(shape, mesh.size(cp)), threads, *exchange, mesh[tp], loss, layers));
+    };
+    pass(training, [&](Ctx& c) {
+        stage.forward_backward(c);
+        for (const Storage& storage : decoder.parameters().storages())
+            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+    });
+    if (validation.sequences > 0) pass(validation, [&](Ctx& c) { stage.evaluate(c); });
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
     return plan;
 }
 
-int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation) {
+int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation,
+                       int context_ranks) {
     const int64_t loader = 2 * 3 * micro_batches * training.count(), evaluator = 3 * validation.count();
-    const int64_t positions = training.count() + validation.count();
-    return (loader + evaluator + positions) * size_of(Dtype::i32);
+    const int64_t parts = 3 * (training.count() + validation.count()) / context_ranks;
+    return (loader + evaluator + parts) * size_of(Dtype::i32);
 }
 
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads) {
@@ -130,7 +135,8 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
                      step = {.sequences = cache.sequences(), .seq_len = 1};
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        take_larger(plan, measure(shape, threads, exchange, alone(), split_loss(), [&](Ctx& c) {
+        take_larger(plan,
+                    measure(planned_batch(shape, 1), threads, exchange, alone(), split_loss(), [&](Ctx& c) {
                         const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
                         stage.last_logits(c, logits);
                         c.k.sum(c.exec, nullptr, logits);

@@ -9,22 +9,6 @@ namespace coeus {
 
 namespace {
 
-// 0 .. seq_len - 1 for each sequence
-OwnedTensor positions_of(const BatchShape& shape) {
-    OwnedTensor positions(Dtype::i32, {shape.count()}, "positions");
-    for (int64_t t = 0; t < shape.count(); ++t) positions.view.as<int32_t>()[t] = int32_t(t % shape.seq_len);
-    return positions;
-}
-
-Batch batch_of(const MicroBatch& micro_batch, int64_t seq_len, Tensor positions) {
-    return {.sequences = micro_batch.sequences,
-            .seq_len = seq_len,
-            .tokens = micro_batch.tokens,
-            .labels = micro_batch.labels,
-            .positions = positions.slice_rows(0, micro_batch.sequences * seq_len),
-            .document_start = micro_batch.document_start};
-}
-
 ShardPlace place_in(const MeshShape& mesh, int rank) {
     return {.tp = mesh.tp,
             .tp_rank = mesh.coordinate(rank, tp),
@@ -48,9 +32,10 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     exec_.threads = options.threads;
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     plan_ = plan_training(decoder_, options.training, options.validation, options.threads, mesh,
-                          loss_exchange(options));
+                          loss_exchange(options), options.context);
     plan_.gathered = gathered_.bytes();
-    plan_.batches = token_id_bytes(options.training, options.micro_batches, options.validation);
+    plan_.batches =
+        token_id_bytes(options.training, options.micro_batches, options.validation, mesh.size(cp));
     plan_.reduction = mesh.reduction_bytes();
 }
 
@@ -61,20 +46,26 @@ void Engine::allocate(const Mesh& mesh) {
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
     frame_ = Frame(plan_.activations, plan_.frame_entries);
     temp_ = Arena(plan_.temporaries, "temporaries");
-    training_positions_ = positions_of(options_.training);
-    if (options_.validation.sequences > 0) validation_positions_ = positions_of(options_.validation);
+    kv_ = make_kv_exchange(options_.context, mesh[cp]);
+    const auto part_of = [&](const BatchShape& shape) {
+        return BatchPart(
+            shape, part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp), options_.context.balancing));
+    };
+    training_part_ = part_of(options_.training);
+    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation);
+}
+
+MemoryPlan Engine::used() const {
+    MemoryPlan used = plan_;
+    used.activations = frame_.peak_bytes();
+    used.frame_entries = frame_.peak_entries();
+    used.temporaries = temp_.peak();
+    used.workspace = exec_.workspace.peak();
+    return used;
 }
 
 Ctx Engine::context(const Batch& batch, StepScalars& scalars) {
-    return {exec_,
-            kernels_,
-            frame_,
-            temp_,
-            batch,
-            scalars,
-            local_exchange(),
-            (*mesh_)[tp],
-            loss_exchange(options_)};
+    return {exec_, kernels_, frame_, temp_, batch, scalars, *kv_, (*mesh_)[tp], loss_exchange(options_)};
 }
 
 void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
@@ -84,7 +75,7 @@ void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens
 }
 
 void Engine::forward_backward(const MicroBatch& micro_batch) {
-    const Batch batch = batch_of(micro_batch, options_.training.seq_len, training_positions_);
+    const Batch batch = training_part_.of(micro_batch);
     Ctx c = context(batch, step_.scalars());
     require(micro_batches_left_ > 0, "a step has more micro-batches than were announced");
     if (--micro_batches_left_ == 0) gathered_.begin_last_micro_batch();
@@ -109,7 +100,7 @@ bool Engine::update() {
 }
 
 double Engine::evaluate(const MicroBatch& micro_batch) {
-    const Batch batch = batch_of(micro_batch, options_.validation.seq_len, validation_positions_);
+    const Batch batch = validation_part_.of(micro_batch);
     validation_.scalars() = StepScalars{};
     Ctx c = context(batch, validation_.scalars());
     stage_.evaluate(c);

@@ -60,7 +60,7 @@ ValidationMetrics Evaluator::run(Engine& engine) {
             samples);
     m.loss = engine.mesh()[loss_axes].all_reduce(loss) / double(m.tokens);
     m.seconds = timer.seconds();
-    m.tps = double(m.tokens) / double(ranks) / m.seconds;
+    m.tps = double(m.tokens) / engine.mesh().world().size() / m.seconds;
     return m;
 }
 

@@ -10,6 +10,18 @@
 
 namespace coeus {
 
+namespace {
+
+// torchtitan says alltoall for what PyTorch does with it: a ring, whose steps are calls of all-to-all.
+ContextParallel context_from_deck(const Config::Parallelism& p) {
+    return {.exchange = p.context_parallel_rotate_method == "allgather"  ? ContextExchange::all_gather
+                        : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
+                                                                         : ContextExchange::heads,
+            .balancing = p.context_parallel_load_balancer == "none" ? Balancing::none : Balancing::head_tail};
+}
+
+}  // namespace
+
 EngineOptions engine_options(const Config& config, const MeshShape& mesh, int rank, int threads) {
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
@@ -17,6 +29,7 @@ EngineOptions engine_options(const Config& config, const MeshShape& mesh, int ra
     options.micro_batches = gradient_accumulation_steps(config, mesh.size(dp));
     options.mesh = mesh;
     options.rank = rank;
+    options.context = context_from_deck(config.parallelism);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
@@ -61,6 +74,11 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
     };
     divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
     divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
+    if (config.parallelism.context_parallel_rotate_method == "heads")
+        divides("context_parallel_degree", mesh.cp,
+                "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
+                "tensor_parallel_degree",
+                model.kv_heads / mesh.tp);
     if (mesh.pp > model.layers)
         throw ConfigError("parallelism.pipeline_parallel_degree = {}: must be at most model.n_layers = {}",
                           mesh.pp, model.layers);
@@ -91,10 +109,18 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
         engine.plan().text(memory_limit_bytes()),
     };
-    if (mesh.size(pp | cp) > 1)
+    if (mesh.cp > 1)
+        lines.insert(
+            lines.end() - 1,
+            fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
+                        mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
+                        config.parallelism.context_parallel_load_balancer,
+                        config.parallelism.context_parallel_rotate_method));
+    if (mesh.pp > 1)
         lines.push_back(
-            "Notice: the memory plan is that of a whole model and whole sequences: pipeline and context "
-            "parallelism, which divide them, are not built yet");
+            "Notice: the memory plan is that of a whole model: pipeline parallelism, which divides it, is "
+            "not "
+            "built yet");
     return lines;
 }
 

@@ -14,11 +14,12 @@ namespace coeus {
 
 namespace {
 
-// The computing thread waits for a stream in these; everything else there is work.
+// The computing thread waits for a stream or for other ranks in these; everything else there is work.
 bool is_wait(const char* name) {
-    const std::string_view text = name;
-    return text == "gather_weights" || text == "reduce_gradients" || text == "gather_tokens" ||
-           text == "scatter_tokens";
+    constexpr std::string_view waits[] = {
+        "gather_weights", "reduce_gradients", "gather_tokens",     "scatter_tokens",  "gather_keys",
+        "scatter_keys",   "pass_keys_on",     "pass_gradients_on", "tokens_to_heads", "heads_to_tokens"};
+    return std::find(std::begin(waits), std::end(waits), std::string_view(name)) != std::end(waits);
 }
 
 // "src/layers/tokens.cpp:31" -> "layers/tokens.cpp:31"

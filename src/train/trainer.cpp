@@ -38,6 +38,12 @@ MicroBatch micro_batch(const StepBatch& batch, int64_t first, int64_t count, boo
             .document_start = document_mask ? rows(batch.document_start) : Tensor{}};
 }
 
+DecoderConfig model_on(const MeshShape& mesh, const Config& config) {
+    const DecoderConfig model = model_from_deck(config);
+    require_mesh_fits(model, config, mesh);
+    return model;
+}
+
 }  // namespace
 
 Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
@@ -47,7 +53,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       folder_(config_, mesh_.world()),
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
                         mpi.local_ranks_with(cpu_binding()))),
-      model_(model_from_deck(config_)),
+      model_(model_on(mesh_.shape(), config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       engine_(model_, engine_options(config_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
       schedule_(schedule_from_deck(config_, &notices_)),
@@ -230,8 +236,9 @@ void Trainer::report(const StepBatch& batch) {
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     m.resident_gib = double(resident_bytes()) / gib;
-    clock_.finish(m, double(batch.num_samples * batch.seq_len), flops_per_token_, peak_flops_,
-                  config_.training.steps - step_);
+    // a data rank's tokens are the work of all ranks that divide its model and its sequences
+    const double tokens = double(batch.num_samples * batch.seq_len) / mesh_.size(pp | cp | tp);
+    clock_.finish(m, tokens, flops_per_token_, peak_flops_, config_.training.steps - step_);
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));

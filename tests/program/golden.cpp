@@ -99,3 +99,24 @@ TEST_CASE("Ten steps from a Hugging Face folder have the golden figures") {
         compare_run(older.path(), model, c.arguments + Arguments{"--training.dtype=float64"}, 0, in_float64);
     }
 }
+
+TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") {
+    struct Case {
+        const char* name;
+        Arguments arguments;
+    };
+    const Case cases[] = {
+        {"llama3_gqa", {}},
+        {"llama3_docmask",
+         {"--training.document_mask", "--parallelism.context_parallel_rotate_method=alltoall"}},
+        {"llama3_gqa", {"--parallelism.context_parallel_rotate_method=heads"}}};
+    for (const Case& c : cases) {
+        CAPTURE(c.name);
+        const fs::path model = golden(std::string("models/") + c.name);
+        if (model.empty()) return;
+        compare_run(
+            model, model,
+            c.arguments + Arguments{"--training.dtype=float64", "--parallelism.context_parallel_degree=2"}, 2,
+            in_float64);
+    }
+}

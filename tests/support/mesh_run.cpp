@@ -8,8 +8,12 @@
 namespace coeus::test {
 
 std::string MeshCase::name() const {
-    return fmt::format("{}, {} x {} sequences of {}{}", mesh.text(), micro_batches, sequences, seq_len,
-                       document_mask ? ", documents" : "");
+    constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
+    return fmt::format("{}, {} x {} sequences of {}{}{}", mesh.text(), micro_batches, sequences, seq_len,
+                       document_mask ? ", documents" : "",
+                       mesh.cp == 1 ? ""
+                                    : fmt::format(", {}{}", exchanges[int(context.exchange)],
+                                                  context.balancing == Balancing::none ? "" : " head-tail"));
 }
 
 MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
@@ -21,6 +25,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
+                       .context = c.context,
                        .split_loss = c.split_loss}),
       sequences_(c.sequences),
       seq_len_(c.seq_len) {
@@ -105,6 +110,14 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         compare_all("gradient", &Storage::gradient, step);
     }
     compare_all("weight", &Storage::master, steps);
+    const MemoryPlan planned = many.engine.plan(), used = many.engine.used();
+    const auto compare_bytes = [&](const char* what, int64_t MemoryPlan::*bytes) {
+        if (used.*bytes != planned.*bytes)
+            lines += fmt::format("{} bytes of {} were used, {} planned\n", used.*bytes, what, planned.*bytes);
+    };
+    compare_bytes("activations", &MemoryPlan::activations);
+    compare_bytes("temporaries", &MemoryPlan::temporaries);
+    compare_bytes("workspace", &MemoryPlan::workspace);
     // a rank that sees nothing wrong agrees with one that does
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
         lines = "another rank differs\n";

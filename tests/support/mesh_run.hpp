@@ -22,6 +22,7 @@ struct MeshCase {
     int64_t seq_len = 8;
     bool document_mask = false;
     GatherOptions gather = {};
+    ContextParallel context = {};
     bool split_loss = true;
 
     std::string name() const;
@@ -46,7 +47,8 @@ private:
 /// All sequences of a step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the
-/// last, every weight. Returns what differs, a line each, or "". The same on every rank. Collective.
+/// last, every weight; and the memory that was planned with what was used. Returns what differs, a line each,
+/// or "". The same on every rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
 /// Every mesh of so many ranks over these axes, the others 1.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/layers/context_parallel.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/state/gathered.hpp"
@@ -39,14 +40,15 @@ struct MemoryPlan {
     std::string text(int64_t limit_bytes) const;
 };
 
-/// The larger of what training and validation need, on the mesh's rank. The callers add `gathered`, `batches`
-/// and `reduction`.
+/// The larger of what training and validation need (shapes of whole sequences), on the mesh's rank. The
+/// callers add `gathered`, `batches` and `reduction`.
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads, const Mesh& mesh = Mesh::planned({}, 0),
-                         const LossExchange& loss = split_loss());
-/// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch,
-/// and positions.
-int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation);
+                         const LossExchange& loss = split_loss(), const ContextParallel& context = {});
+/// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch;
+/// tokens, labels and positions of this one's part of a micro-batch of `context_ranks`.
+int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation,
+                       int context_ranks = 1);
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);

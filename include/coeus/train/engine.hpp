@@ -4,17 +4,19 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/layers/context_parallel.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
+#include "coeus/train/batch_part.hpp"
 
 namespace coeus {
 
 struct EngineOptions {
     StateTypes types;
-    BatchShape training;        ///< a micro-batch
+    BatchShape training;        ///< a micro-batch, of whole sequences
     int64_t micro_batches = 1;  ///< of a step
     BatchShape validation;      ///< sequences 0: no validation
     AdamOptions adam;
@@ -22,14 +24,9 @@ struct EngineOptions {
     int threads = 1;
     MeshShape mesh;  ///< and this rank's place in it
     int rank = 0;
-    GatherOptions gather;
-    bool split_loss = true;  ///< see layers/loss_exchange.hpp
-};
-
-/// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.
-struct MicroBatch {
-    int64_t sequences = 0;
-    Tensor tokens, labels, document_start;
+    GatherOptions gather;     ///< where the mesh shards parameters
+    ContextParallel context;  ///< where it divides sequences
+    bool split_loss = true;   ///< see layers/loss_exchange.hpp
 };
 
 class Engine {
@@ -38,6 +35,8 @@ public:
     Engine(const DecoderConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
+    /// The plan, with what the arenas held at most in place of what was planned for them.
+    MemoryPlan used() const;
     const Mesh& mesh() const { return *mesh_; }
     /// Takes all memory the engine will ever use. The mesh must outlive it.
     void allocate(const Mesh& mesh = mesh_of_one());
@@ -75,7 +74,8 @@ private:
     Exec exec_;
     Frame frame_;
     Arena temp_;
-    OwnedTensor training_positions_, validation_positions_;
+    std::unique_ptr<KvExchange> kv_;
+    BatchPart training_part_, validation_part_;
     StepState step_, validation_;
     int64_t micro_batches_left_ = 0;  // of the step
 };

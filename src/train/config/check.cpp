@@ -96,12 +96,19 @@ void check_training(const Config& config) {
 
 void check_parallelism(const Config& config) {
     const auto& p = config.parallelism;
-    const int64_t pieces =
-        p.tensor_parallel_degree * (p.context_parallel_degree > 1 ? 2 * p.context_parallel_degree : 1);
-    demand(config.training.seq_len % pieces == 0,
-           "training.seq_len = {}: must be a multiple of {} (tensor_parallel_degree, times twice the "
-           "context_parallel_degree where that is more than 1); the nearest valid value is {}",
-           config.training.seq_len, pieces, round_up(config.training.seq_len, pieces));
+    const bool two_runs = p.context_parallel_load_balancer == "headtail" && p.context_parallel_degree > 1;
+    const int64_t pieces = p.tensor_parallel_degree * p.context_parallel_degree * (two_runs ? 2 : 1);
+    const auto divides = [&](const char* section, int64_t seq_len) {
+        demand(seq_len % pieces == 0,
+               "{}.seq_len = {}: must be a multiple of {}, tensor_parallel_degree x "
+               "context_parallel_degree{}; the "
+               "nearest valid value is {}",
+               section, seq_len, pieces,
+               two_runs ? " x 2 (context_parallel_load_balancer = \"headtail\")" : "",
+               std::max<int64_t>(1, (seq_len + pieces / 2) / pieces) * pieces);
+    };
+    divides("training", config.training.seq_len);
+    if (config.validation.enable) divides("validation", config.validation.seq_len);
     demand(
         p.expert_tensor_parallel_degree == 1 || p.expert_tensor_parallel_degree == p.tensor_parallel_degree,
         "parallelism.expert_tensor_parallel_degree = {}: must be 1 or the tensor_parallel_degree {}",

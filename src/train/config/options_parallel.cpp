@@ -65,17 +65,19 @@ std::vector<Option> parallel_options() {
                  "DualPipeV: overlap the exchange of experts"),
         no_effect("parallelism.num_pp_microbatches", Type::integer,
                   "local_batch_size / pipeline_parallel_microbatch_size says it", "micro-batches of a step"),
-        not_built(COEUS_FIELD(parallelism.context_parallel_degree), "context parallelism",
-                  "ranks that split each sequence")
+        works(COEUS_FIELD(parallelism.context_parallel_degree), "ranks that split each sequence")
             .obeys(degree),
-        dormant(COEUS_FIELD(parallelism.context_parallel_load_balancer),
-                "parallelism.context_parallel_degree", "which tokens a rank holds")
-            .one_of({"headtail", "ptrr", "none"}),
+        works(COEUS_FIELD(parallelism.context_parallel_load_balancer),
+              "which tokens such a rank holds: headtail: runs r and 2 degree - 1 - r of 2 degree, equal work "
+              "under a causal mask; none: run r of degree")
+            .one_of({"headtail", "ptrr", "none"}, {"headtail", "none"}),
         no_effect("parallelism.context_parallel_ptrr_mask_key", Type::text,
                   "ptrr balances by the document mask, which has no name here", "mask that ptrr balances by"),
-        dormant(COEUS_FIELD(parallelism.context_parallel_rotate_method),
-                "parallelism.context_parallel_degree", "how keys and values travel")
-            .one_of({"allgather", "alltoall"}),
+        works(COEUS_FIELD(parallelism.context_parallel_rotate_method),
+              "how keys and values travel between them: allgather: all at once; alltoall (torchtitan's "
+              "name): a "
+              "ring, from neighbour to neighbour; heads (Coeus only): an all-to-all from tokens to heads")
+            .one_of({"allgather", "alltoall", "heads"}),
         not_built(COEUS_FIELD(parallelism.expert_parallel_degree), "expert parallelism",
                   "ranks that split the experts")
             .obeys(degree),

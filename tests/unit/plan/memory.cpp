@@ -87,6 +87,19 @@ TEST_CASE("the plan is the larger of training and validation") {
     CHECK(validation.state.total() == training.state.total());
 }
 
+TEST_CASE("ranks that divide each sequence keep a part of its activations each") {
+    const Decoder decoder(tiny_config(), {Dtype::f64, Dtype::f64}, 64);
+    const BatchShape shape = {2, 64};
+    const MemoryPlan whole = plan_training(decoder, shape, shape, 1);
+    for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
+        const MemoryPlan part = plan_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
+                                              split_loss(), {.exchange = exchange});
+        CHECK(4 * part.activations == whole.activations);
+        CHECK(part.frame_entries == whole.frame_entries);
+        CHECK(part.tables == whole.tables);
+    }
+}
+
 TEST_CASE("state and tables of a plan") {
     const DecoderConfig& config = find_flavor(find_family("llama3"), "debugmodel");
     const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 100);
@@ -98,8 +111,10 @@ TEST_CASE("state and tables of a plan") {
     CHECK(plan.state.moments == 8 * n);
     CHECK(plan.tables == 100 * 16 * 4);
     CHECK(plan.total() == 18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace);
-    // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; positions of both
-    CHECK(token_id_bytes({2, 5}, 3, {1, 7}) == 4 * (3 * (2 * 3 * 10 + 7) + 10 + 7));
+    // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; tokens, labels
+    // and positions of this rank's part of a micro-batch
+    CHECK(token_id_bytes({2, 5}, 3, {1, 7}) == 4 * (3 * (2 * 3 * 10 + 7) + 3 * (10 + 7)));
+    CHECK(token_id_bytes({2, 8}, 1, {1, 8}, 4) == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
 }
 
 TEST_CASE("generation plans no gradients, and what it plans is what it uses") {

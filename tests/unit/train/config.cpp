@@ -255,9 +255,24 @@ TEST_CASE("Rules over several options") {
         Contains("checkpoint.last_save_model_only = true"));
     CHECK_THAT(error_of({"--dry_run", "--profiling.enable_profiling", "--profiling.profile_freq=3"}),
                Contains("must be at least profiler_active + profiler_warmup = 4"));
-    CHECK(error_of({"--dry_run", "--parallelism.context_parallel_degree=3", "--training.seq_len=100"}) ==
-          "training.seq_len = 100: must be a multiple of 6 (tensor_parallel_degree, times twice the "
-          "context_parallel_degree where that is more than 1); the nearest valid value is 102");
+    const auto context = [&](std::vector<std::string> more) {
+        more.insert(more.end(), {"--dry_run", "--parallelism.context_parallel_degree=3"});
+        return error_of(more);
+    };
+    CHECK(context({"--training.seq_len=100"}) ==
+          "training.seq_len = 100: must be a multiple of 6, tensor_parallel_degree x context_parallel_degree "
+          "x 2 "
+          "(context_parallel_load_balancer = \"headtail\"); the nearest valid value is 102");
+    CHECK(context({"--training.seq_len=98", "--parallelism.context_parallel_load_balancer=none"}) ==
+          "training.seq_len = 98: must be a multiple of 3, tensor_parallel_degree x context_parallel_degree; "
+          "the "
+          "nearest valid value is 99");
+    CHECK(context({"--training.seq_len=3", "--parallelism.context_parallel_load_balancer=none"}) ==
+          "no error");
+    CHECK_THAT(context({"--training.seq_len=2"}), Contains("the nearest valid value is 6"));
+    CHECK_THAT(context({"--training.seq_len=24", "--validation.enable", "--validation.seq_len=16",
+                        "--validation.dataset_path=x.h5"}),
+               Contains("validation.seq_len = 16: must be a multiple of 6"));
     CHECK(
         error_of({"--checkpoint.no_enable", "--checkpoint.load_step=3"}) ==
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "

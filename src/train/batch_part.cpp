@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/batch_part.hpp"
+
+namespace coeus {
+
+BatchPart::BatchPart(const BatchShape& shape, const SequencePart& part)
+    : seq_len_(shape.seq_len), part_(part) {
+    const Shape own = {shape.sequences * part.count};
+    tokens_ = OwnedTensor(Dtype::i32, own, "token ids of this rank");
+    labels_ = OwnedTensor(Dtype::i32, own, "labels of this rank");
+    positions_ = OwnedTensor(Dtype::i32, own, "positions");
+    for (int64_t t = 0; t < own.count(); ++t)
+        positions_.view.as<int32_t>()[t] = int32_t(part.index(t % part.count));
+}
+
+Batch BatchPart::of(const MicroBatch& micro_batch) {
+    const int64_t count = micro_batch.sequences * part_.count;
+    require(micro_batch.tokens.count() == micro_batch.sequences * seq_len_ && count <= tokens_.view.count(),
+            "a micro-batch is not of the shape that was planned");
+    const auto cut = [&](const OwnedTensor& own, Tensor whole) {
+        const auto* from = whole.as<const int32_t>();
+        auto* to = own.view.as<int32_t>();
+        for (int64_t sequence = 0; sequence < micro_batch.sequences; ++sequence)
+            for (int64_t i = 0; i < part_.count; ++i) *to++ = from[sequence * seq_len_ + part_.index(i)];
+        return own.view.slice_rows(0, count);
+    };
+    return {.sequences = micro_batch.sequences,
+            .seq_len = part_.count,
+            .tokens = cut(tokens_, micro_batch.tokens),
+            .labels = cut(labels_, micro_batch.labels),
+            .positions = positions_.view.slice_rows(0, count),
+            .document_start = micro_batch.document_start};
+}
+
+}  // namespace coeus
