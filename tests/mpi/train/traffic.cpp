@@ -79,6 +79,19 @@ int64_t all_reduce(int64_t n, int64_t ranks, int64_t element) {
     return (2 * (n - n % ranks) / ranks + n % ranks) * (ranks - 1) * element;
 }
 
+// Keys and values, their gradients, and what goes with them, of a layer and micro-batch.
+int64_t exchanged(const MeshCase& c) {
+    const int64_t P = c.mesh.cp, T = c.sequences * c.seq_len / P, H = c.model.heads / c.mesh.tp,
+                  K = c.model.kv_heads / c.mesh.tp, d = c.model.head_dim, e = 8, a = 8;
+    if (P == 1) return 0;
+    switch (c.context.exchange) {
+        case ContextExchange::all_gather: return (P - 1) * T * 2 * K * d * (2 * e + a);
+        case ContextExchange::ring: return (P - 1) * T * 2 * K * d * 2 * e + P * T * 2 * K * d * a;
+        case ContextExchange::heads: return (P - 1) * T * (6 * H + 6 * K) * d * e / P;
+    }
+    return 0;
+}
+
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8) without a pipeline.
 int64_t expected_bytes(const MeshCase& c, const Decoder& decoder) {
     const Parameters& parameters = decoder.parameters();
@@ -111,6 +124,8 @@ int64_t expected_bytes(const MeshCase& c, const Decoder& decoder) {
     sent += batches * (10 * layers + 4) * stream;
     sent += batches * ((tp_ranks - 1) * tokens * e + all_reduce(tokens, tp_ranks, e));
     sent += all_reduce(parameters.partial_gradients().count(), tp_ranks, e);
+    // context parallel
+    sent += batches * layers * exchanged(c);
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
@@ -130,12 +145,14 @@ DecoderConfig even_model() {
 
 TEST_CASE("traffic: a step sends what the formulas say") {
     const Communicator world = Communicator::world("world");
-    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, tp}))
+    int number = 0;
+    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp}))
         for (const int64_t micro_batches : {1, 2})
             for (const Keep keep : {Keep::neighbours, Keep::all}) {
                 MeshCase c = {
                     .mesh = shape, .model = even_model(), .micro_batches = micro_batches, .seq_len = 16};
                 c.gather.weights = keep;
+                c.context.exchange = ContextExchange(number++ % 3);
                 INFO(c.name());
                 const Mesh mesh(world.split(0, "world"), shape);
                 MeshRun run(c, mesh);
