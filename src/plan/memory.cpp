@@ -14,6 +14,17 @@ namespace {
 struct Measured {
     int64_t activations, temporaries, workspace;
     size_t entries;
+    double flops;
+};
+
+class FlopCounter : public KernelObserver {
+public:
+    void begin(const char*, double flops, double) override { flops_ += flops; }
+    void end() override {}
+    double flops() const { return flops_; }
+
+private:
+    double flops_ = 0;
 };
 
 Batch planned_batch(const BatchShape& shape) {
@@ -29,15 +40,17 @@ Batch planned_batch(const BatchShape& shape) {
 template <class Pass>
 Measured measure(const BatchShape& shape, int threads, const KvExchange& exchange, const Communicator& tp,
                  const LossExchange& loss, const Pass& pass) {
+    FlopCounter counter;
     Exec exec;
     exec.threads = threads;
+    exec.observer = &counter;
     Frame frame;
     Arena temp;
     StepScalars scalars;
     const Batch batch = planned_batch(shape);
     Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp, loss};
     pass(c);
-    return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries()};
+    return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries(), counter.flops()};
 }
 
 void take_larger(MemoryPlan& plan, const Measured& m) {
@@ -102,11 +115,13 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
     MemoryPlan plan;
     const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    take_larger(plan, measure(training, threads, local_exchange(), mesh[tp], loss, [&](Ctx& c) {
-                    stage.forward_backward(c);
-                    for (const Storage& storage : decoder.parameters().storages())
-                        c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
-                }));
+    const Measured step = measure(training, threads, local_exchange(), mesh[tp], loss, [&](Ctx& c) {
+        stage.forward_backward(c);
+        for (const Storage& storage : decoder.parameters().storages())
+            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+    });
+    take_larger(plan, step);
+    plan.flops = step.flops;
     if (validation.sequences > 0)
         take_larger(plan, measure(validation, threads, local_exchange(), mesh[tp], loss,
                                   [&](Ctx& c) { stage.evaluate(c); }));

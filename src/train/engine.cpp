@@ -36,12 +36,22 @@ const LossExchange& loss_exchange(const EngineOptions& options) {
     return options.split_loss ? split_loss() : whole_loss();
 }
 
+RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
+    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
+        const Decoder decoder(config, options.types, 1, place_in(options.mesh, options.rank), choices);
+        return plan_training(decoder, options.training, {}, options.threads, mesh,
+                             loss_exchange(options));
+    });
+}
+
 }  // namespace
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(options),
+      recompute_(recompute_for(config, options)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
-               place_in(options.mesh, options.rank)),
+               place_in(options.mesh, options.rank), recompute_.blocks),
       gathered_(decoder_.parameters(), options.gather),
       stage_(decoder_, &gathered_),
       adam_(options.adam) {

@@ -10,6 +10,20 @@
 
 namespace coeus {
 
+namespace {
+
+RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
+    using Mode = RecomputeOptions::Mode;
+    const std::string& option = config.selective_ac_option;
+    if (config.mode == "none") return {};
+    if (config.mode == "full") return {.mode = Mode::blocks};
+    if (config.mode == "memory_budget") return {.mode = Mode::budget, .budget = config.memory_budget};
+    if (option == "op") return {.mode = Mode::operations};
+    return {.mode = Mode::blocks, .every = std::max<int64_t>(1, std::stoll(option))};
+}
+
+}  // namespace
+
 EngineOptions engine_options(const Config& config, const MeshShape& mesh, int rank, int threads) {
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
@@ -35,6 +49,7 @@ EngineOptions engine_options(const Config& config, const MeshShape& mesh, int ra
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.gather.streams = Stream::Mode::threaded;
     options.split_loss = !config.parallelism.disable_loss_parallel;
+    options.recompute = recompute_options(config.activation_checkpoint);
     return options;
 }
 
@@ -89,8 +104,10 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     mesh.size(dp) == 1 ? "rank" : "ranks", options.micro_batches, config.training.steps,
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
-        engine.plan().text(memory_limit_bytes()),
     };
+    if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
+        lines.push_back(recomputed);
+    lines.push_back(engine.plan().text(memory_limit_bytes()));
     if (mesh.size(pp | cp) > 1)
         lines.push_back(
             "Notice: the memory plan is that of a whole model and whole sequences: pipeline and context "

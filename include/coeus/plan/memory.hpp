@@ -31,6 +31,9 @@ struct MemoryPlan {
     int64_t tables = 0;     ///< RoPE
     int64_t cache = 0;      ///< keys and values of generation
 
+    /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
+    double flops = 0;
+
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
                batches + reduction + tables + cache;

@@ -6,7 +6,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/stage.hpp"
-#include "coeus/plan/memory.hpp"
+#include "coeus/plan/recompute.hpp"
 #include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
 
@@ -24,6 +24,7 @@ struct EngineOptions {
     int rank = 0;
     GatherOptions gather;
     bool split_loss = true;  ///< see layers/loss_exchange.hpp
+    RecomputeOptions recompute;
 };
 
 /// Token ids of one micro-batch, as the loader prepared them: i32[T], document_start optional.
@@ -38,6 +39,7 @@ public:
     Engine(const DecoderConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
+    const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
     /// Takes all memory the engine will ever use. The mesh must outlive it.
     void allocate(const Mesh& mesh = mesh_of_one());
@@ -66,6 +68,7 @@ private:
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
+    RecomputePlan recompute_;
     Decoder decoder_;
     Gathered gathered_;
     Stage stage_;

@@ -115,6 +115,16 @@ void check_parallelism(const Config& config) {
            round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
+void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
+    const std::string& option = config.selective_ac_option;
+    const bool digits =
+        !option.empty() && option.size() <= 9 && option.find_first_not_of("0123456789") == std::string::npos;
+    demand(option == "op" || digits,
+           "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\" or the number N of every N-th "
+           "block, such as \"2\"",
+           option);
+}
+
 void check_checkpoint(const Config::Checkpoint& checkpoint) {
     const std::filesystem::path folder = std::filesystem::path(checkpoint.folder).lexically_normal();
     demand(!folder.empty() && folder.is_relative() && *folder.begin() != "..",
@@ -167,6 +177,7 @@ void check(const Config& config) {
     check_model(config.model);
     check_training(config);
     check_parallelism(config);
+    check_activation_checkpoint(config.activation_checkpoint);
     check_checkpoint(config.checkpoint);
     check_validation(config);
 }
