@@ -23,6 +23,7 @@ struct MeshCase {
     bool document_mask = false;
     GatherOptions gather = {};
     bool split_loss = true;
+    RecomputeOptions recompute = {};
 
     std::string name() const;
 };
