@@ -8,8 +8,10 @@ namespace {
 // Notes a collective where someone observes.
 class Observed {
 public:
-    Observed(Ctx& c, const char* name, Tensor all) : observer_(c.exec.observer) {
-        if (observer_) observer_->begin(name, 0, double(all.bytes()));
+    Observed(Ctx& c, const char* name, const Tensor& all) : observer_(c.exec.observer) {
+        if (!observer_) return;
+        observer_->begin(name, 0, double(all.bytes()));
+        observer_->operands({&all, 1});
     }
     ~Observed() {
         if (observer_) observer_->end();

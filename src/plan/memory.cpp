@@ -60,33 +60,33 @@ void take_larger(MemoryPlan& plan, const Measured& m) {
     plan.frame_entries = std::max(plan.frame_entries, m.entries);
 }
 
-std::vector<std::pair<std::string, int64_t>> terms_by_size(const MemoryPlan& plan) {
-    std::vector<std::pair<std::string, int64_t>> terms = {
-        {"weights", plan.state.master},
-        {"weights in the compute type", plan.state.compute},
-        {"gradients", plan.state.gradients},
-        {"optimizer moments", plan.state.moments},
-        {"gathered weights", plan.gathered.weights},
-        {"unreduced gradients", plan.gathered.gradients},
-        {"activations", plan.activations},
-        {"temporaries", plan.temporaries},
-        {"kernel workspace", plan.workspace},
-        {"token ids", plan.batches},
-        {"pieces of a reduction", plan.reduction},
-        {"RoPE table", plan.tables},
-        {"cache of keys and values", plan.cache},
-    };
-    std::erase_if(terms, [](const auto& term) { return term.second == 0; });
-    std::stable_sort(terms.begin(), terms.end(),
-                     [](const auto& a, const auto& b) { return a.second > b.second; });
-    return terms;
-}
-
 }  // namespace
+
+std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
+    std::vector<std::pair<std::string, int64_t>> all = {
+        {"weights", state.master},
+        {"weights in the compute type", state.compute},
+        {"gradients", state.gradients},
+        {"optimizer moments", state.moments},
+        {"gathered weights", gathered.weights},
+        {"unreduced gradients", gathered.gradients},
+        {"activations", activations},
+        {"temporaries", temporaries},
+        {"kernel workspace", workspace},
+        {"token ids", batches},
+        {"pieces of a reduction", reduction},
+        {"RoPE table", tables},
+        {"cache of keys and values", cache},
+    };
+    std::erase_if(all, [](const auto& term) { return term.second == 0; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    return all;
+}
 
 std::string MemoryPlan::text(int64_t limit_bytes) const {
     std::string lines = "memory plan per rank:";
-    for (const auto& [what, bytes] : terms_by_size(*this))
+    for (const auto& [what, bytes] : terms())
         lines += fmt::format("\n  {:<28} {:>11}", what, bytes_text(double(bytes)));
     return lines + fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
                                bytes_text(double(limit_bytes)));
@@ -160,7 +160,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
 
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes) {
     if (plan.total() <= limit_bytes) return;
-    const auto terms = terms_by_size(plan);
+    const auto terms = plan.terms();
     std::string largest;
     for (size_t i = 0; i < std::min<size_t>(3, terms.size()); ++i)
         largest += fmt::format("{}{} {}", i ? ", " : "", terms[i].first, bytes_text(double(terms[i].second)));

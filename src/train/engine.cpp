@@ -118,6 +118,37 @@ bool Engine::update() {
     return step_.scalars().finite != 0;
 }
 
+void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
+    exec_.observer = kernels;
+    exec_.workspace.observe(arenas);
+    temp_.observe(arenas);
+    frame_.observe(arenas);
+}
+
+std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
+    return {
+        {"activations", &frame_.memory()}, {"temporaries", &temp_}, {"kernel workspace", &exec_.workspace}};
+}
+
+const Storage* Engine::storage_of(const Tensor& tensor) const {
+    const Parameters& parameters = decoder_.parameters();
+    const auto holds = [&](const Tensor& whole) {
+        const auto *first = static_cast<const std::byte*>(whole.data),
+                   *at = static_cast<const std::byte*>(tensor.data);
+        return first && at >= first && at + tensor.bytes() <= first + whole.bytes();
+    };
+    for (size_t u = 0; u < parameters.units().size(); ++u) {
+        const bool there = gathered_.is_in_use(u);
+        const Unit& unit = parameters.units()[u];
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+            const Storage& storage = parameters.storages()[i];
+            if (there && (holds(storage.w) || holds(storage.g))) return &storage;
+            if (holds(storage.master) || holds(storage.gradient)) return &storage;
+        }
+    }
+    return nullptr;
+}
+
 double Engine::evaluate(const MicroBatch& micro_batch) {
     const Batch batch = batch_of(micro_batch, options_.validation.seq_len, validation_positions_);
     validation_.scalars() = StepScalars{};

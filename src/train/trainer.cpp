@@ -8,6 +8,7 @@
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
+#include "coeus/train/memory_snapshot.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
@@ -154,10 +155,16 @@ void Trainer::run() {
         const bool profiled = profile_ && (done >= profile_warmup || steps - step_ <= 1);
         engine_.exec().observer = profiled ? &*profile_ : nullptr;
         if (traces_) traces_->begin(step_ + 1);
+        std::optional<MemorySnapshot> snapshot;
+        if (snapshot_due())
+            snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries),
+                             engine_.exec().observer);
         const Timer timer;
         const StepBatch batch = loader.next();
         train_step(batch);
         const double seconds = timer.seconds();
+        if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
+        snapshot.reset();
         if (traces_) traces_->end(step_ + 1);
         clock_.add(seconds, batch.seconds_waited);
         if (profiled) profile_->end_step(seconds, batch.seconds_waited);
@@ -172,6 +179,12 @@ void Trainer::run() {
         write_page();
     }
     if (profile_) report_profile();
+}
+
+bool Trainer::snapshot_due() const {
+    const Config::Profiling& profiling = config_.profiling;
+    return profiling.enable_memory_snapshot &&
+           (step_ + 1) % profiling.memory_snapshot_freq.value_or(profiling.profile_freq) == 0;
 }
 
 void Trainer::report_profile() {

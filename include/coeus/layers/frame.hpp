@@ -42,6 +42,8 @@ public:
     Mark mark() const { return {memory_.mark(), kept_.size()}; }
     void rewind(const Mark& mark);
 
+    const Arena& memory() const { return memory_; }
+    void observe(ArenaObserver* observer) { memory_.observe(observer); }
     int64_t peak_bytes() const { return memory_.peak(); }
     size_t peak_entries() const { return peak_entries_; }
 

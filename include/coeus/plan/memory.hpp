@@ -38,6 +38,8 @@ struct MemoryPlan {
         return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
                batches + reduction + tables + cache;
     }
+    /// Those that are not 0, largest first.
+    std::vector<std::pair<std::string, int64_t>> terms() const;
     /// One line a term, largest first, and the total beside the limit.
     std::string text(int64_t limit_bytes) const;
 };

@@ -62,6 +62,13 @@ public:
     /// mesh calls it as often.
     double evaluate(const MicroBatch& batch);
 
+    /// Who sees kernels and arenas from now on; null: nobody.
+    void observe(KernelObserver* kernels, ArenaObserver* arenas);
+    /// The frame, temporaries, workspace: what changes hands within a step.
+    std::vector<std::pair<std::string, const Arena*>> arenas() const;
+    /// Whose weights, or gradients, these are at present, or a part of them; null: nobody's.
+    const Storage* storage_of(const Tensor& tensor) const;
+
 private:
     void sum_gradients();
     Ctx context(const Batch& batch, StepScalars& scalars);

@@ -125,11 +125,14 @@ void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
            option);
 }
 
-void check_checkpoint(const Config::Checkpoint& checkpoint) {
-    const std::filesystem::path folder = std::filesystem::path(checkpoint.folder).lexically_normal();
+void check_folder(const char* option, const std::string& value, const char* usual) {
+    const std::filesystem::path folder = std::filesystem::path(value).lexically_normal();
     demand(!folder.empty() && folder.is_relative() && *folder.begin() != "..",
-           "checkpoint.folder = \"{}\": must name a folder below job.dump_folder, such as \"checkpoint\"",
-           checkpoint.folder);
+           "{} = \"{}\": must name a folder below job.dump_folder, such as \"{}\"", option, value, usual);
+}
+
+void check_checkpoint(const Config::Checkpoint& checkpoint) {
+    check_folder("checkpoint.folder", checkpoint.folder, "checkpoint");
     demand(
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
@@ -161,6 +164,8 @@ void check_profiling(const Config::Profiling& profiling) {
                profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
            "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
            profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
+    check_folder("profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
+                 "memory_snapshot");
 }
 
 bool is_built(const Option& option, const std::string& choice) {
