@@ -158,21 +158,14 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     return plan;
 }
 
-void require_fits(const MemoryPlan& plan, int64_t limit_bytes) {
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy) {
     if (plan.total() <= limit_bytes) return;
     const auto terms = plan.terms();
     std::string largest;
     for (size_t i = 0; i < std::min<size_t>(3, terms.size()); ++i)
         largest += fmt::format("{}{} {}", i ? ", " : "", terms[i].first, bytes_text(double(terms[i].second)));
-    const bool by_activations = terms.front().first == "activations" || terms.front().first == "temporaries";
-    throw ConfigError(
-        "the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
-        bytes_text(double(plan.total())), bytes_text(double(limit_bytes)), largest,
-        plan.cache > 0 ? "Lower --context or --batch"
-        : by_activations
-            ? "Lower training.local_batch_size (global_batch_size keeps the step's size by accumulation) "
-              "or training.seq_len"
-            : "Choose a smaller model.flavor");
+    throw ConfigError("the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
+                      bytes_text(double(plan.total())), bytes_text(double(limit_bytes)), largest, remedy());
 }
 
 }  // namespace coeus

@@ -4,6 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/train/memory_advice.hpp"
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
@@ -127,8 +128,9 @@ void dry_run(const CommandLine& command_line, int world_size) {
     const Engine engine(model, engine_options(config, mesh, 0, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
-    if (engine.plan().total() > memory_limit_bytes())
-        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused");
+    if (const int64_t limit = memory_limit_bytes(); engine.plan().total() > limit)
+        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
+                  memory_advice(model, engine.options(), limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

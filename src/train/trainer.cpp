@@ -8,6 +8,7 @@
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
+#include "coeus/train/memory_advice.hpp"
 #include "coeus/train/memory_snapshot.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/report.hpp"
@@ -67,7 +68,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
             log::info("Hint: {}", hint);
     }
-    require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
+    const int64_t limit = memory_limit_bytes() / mpi.local_size();
+    require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
     engine_.allocate(mesh_);
     // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(

@@ -8,6 +8,7 @@
 #include "coeus/models/decoder.hpp"
 #include "coeus/state/gathered.hpp"
 
+#include <functional>
 #include <string>
 
 namespace coeus {
@@ -55,7 +56,8 @@ int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const 
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);
-/// Throws ConfigError naming the largest terms and what to change where the plan exceeds the limit.
-void require_fits(const MemoryPlan& plan, int64_t limit_bytes);
+/// Throws ConfigError naming the largest terms where the plan exceeds the limit; `remedy` says what to
+/// change.
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);
 
 }  // namespace coeus
