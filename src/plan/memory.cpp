@@ -77,6 +77,7 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
         {"pieces of a reduction", reduction},
         {"RoPE table", tables},
         {"cache of keys and values", cache},
+        {"buffers of libraries", libraries},
     };
     std::erase_if(all, [](const auto& term) { return term.second == 0; });
     std::stable_sort(all.begin(), all.end(),
@@ -134,6 +135,14 @@ int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const 
     const int64_t loader = 2 * 3 * micro_batches * training.count(), evaluator = 3 * validation.count();
     const int64_t positions = training.count() + validation.count();
     return (loader + evaluator + positions) * size_of(Dtype::i32);
+}
+
+int64_t library_bytes(Dtype compute, int ranks) {
+    // measured with oneDNN 2.6, OpenBLAS 0.3.21 and Open MPI 4.1; a rank exchanges data with few of many
+    // others
+    const int64_t products = compute == Dtype::f64 ? 2 << 20 : 7 << 20;
+    const int64_t peers = std::min(ranks - 1, 16);
+    return products + peers * (768 << 10);
 }
 
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads) {

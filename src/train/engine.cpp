@@ -62,6 +62,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.micro_batches, options.validation);
     plan_.reduction = mesh.reduction_bytes();
+    plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
 }
 
 void Engine::allocate(const Mesh& mesh) {

@@ -31,13 +31,14 @@ struct MemoryPlan {
     int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
     int64_t tables = 0;     ///< RoPE
     int64_t cache = 0;      ///< keys and values of generation
+    int64_t libraries = 0;  ///< filled in by library_bytes
 
     /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
     double flops = 0;
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
-               batches + reduction + tables + cache;
+               batches + reduction + tables + cache + libraries;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;
@@ -53,6 +54,9 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
 /// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch,
 /// and positions.
 int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation);
+/// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
+/// oneDNN or buffers of OpenBLAS, and MPI's for each peer.
+int64_t library_bytes(Dtype compute, int ranks);
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);
