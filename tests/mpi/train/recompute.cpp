@@ -39,9 +39,13 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
                                                  {.mode = Mode::blocks},
                                                  {.mode = Mode::blocks, .every = 2},
                                                  {.mode = Mode::budget, .budget = 0.6}};
+    size_t number = 0;
     for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, tp})) {
         const Mesh mesh(world.split(0, "world"), shape);
-        for (const StateTypes& types : all_types) {
+        ++number;
+        for (size_t t = 0; t < all_types.size(); ++t) {
+            if (world.size() > 4 && t != number % all_types.size()) continue;
+            const StateTypes& types = all_types[t];
             MeshCase c = {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
             c.model.heads = c.model.kv_heads = 8;
