@@ -21,9 +21,11 @@ Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
                                      buffer_.what(), buffer_.bytes(), used_, bytes));
     void* data =
         planning_ ? reinterpret_cast<void*>(planning_base + uintptr_t(used_)) : buffer_.data() + used_;
+    const Tensor tensor(data, dtype, shape);
+    if (observer_) observer_->allocated(*this, used_, tensor);
     used_ += bytes;
     peak_ = std::max(peak_, used_);
-    return Tensor(data, dtype, shape);
+    return tensor;
 }
 
 void Arena::touch(int64_t bytes) {
@@ -34,6 +36,7 @@ void Arena::rewind(int64_t mark) {
 #ifdef COEUS_DEBUG
     if (!planning_ && mark < used_) std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
 #endif
+    if (observer_) observer_->rewound(*this, mark);
     used_ = mark;
 }
 

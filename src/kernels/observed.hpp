@@ -5,6 +5,8 @@
 
 #include "coeus/kernels/kernels.hpp"
 
+#include <array>
+#include <span>
 #include <type_traits>
 
 namespace coeus {
@@ -127,6 +129,27 @@ inline Cost adam(const AdamTensors& t, const AdamOptions&, const StepScalars&) {
 
 }  // namespace cost
 
+// The tensors among a call's arguments.
+class Operands {
+public:
+    template <class... Args>
+    explicit Operands(const Args&... args) {
+        (add(args), ...);
+    }
+    std::span<const Tensor> all() const { return {tensors_.data(), count_}; }
+
+private:
+    template <class Scalar>
+    void add(const Scalar&) {}
+    void add(const Tensor& tensor) { tensors_[count_++] = tensor; }
+    void add(const Operand& operand) { add(operand.tensor); }
+    void add(const AdamTensors& t) {
+        for (const Tensor& tensor : {t.master, t.exp_avg, t.exp_avg_sq, t.compute, t.grad}) add(tensor);
+    }
+    std::array<Tensor, 12> tensors_;
+    size_t count_ = 0;
+};
+
 template <auto kernel, auto cost_of>
 struct Observed;
 template <class... Args, void (*kernel)(Exec&, Args...), Cost (*cost_of)(Args...)>
@@ -135,6 +158,7 @@ struct Observed<kernel, cost_of> {
         if (exec.observer) {
             const Cost c = cost_of(args...);
             exec.observer->begin(c.kernel, c.flops, c.bytes);
+            exec.observer->operands(Operands(args...).all());
         }
         kernel(exec, args...);
         if (exec.observer) exec.observer->end();

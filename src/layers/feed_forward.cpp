@@ -3,19 +3,37 @@
 
 namespace coeus {
 
-Tensor FeedForward::forward(Ctx& c, Tensor x, Tensor residual) const {
-    const Tensor gate_up = w13_.forward(c, x);
-    Tensor activated = c.frame.keep(x.dtype, {gate_up.rows(), gate_up.cols() / 2});
-    c.k.swiglu(c.exec, activated, gate_up);
+Tensor SwiGlu::forward(Ctx& c, Tensor gate_up) const {
+    const Tensor y = allocate(c, output_, gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
+    c.k.swiglu(c.exec, y, gate_up);
     c.frame.push(this, gate_up);
-    return w2_.forward(c, activated, residual);
+    return y;
+}
+
+Tensor SwiGlu::again(Ctx& c) const {
+    const Tensor gate_up = c.frame.pop(this);
+    const Tensor y = c.temp.alloc(gate_up.dtype, {gate_up.rows(), gate_up.cols() / 2});
+    c.k.swiglu(c.exec, y, gate_up);
+    c.frame.push(this, gate_up);
+    return y;
+}
+
+Tensor SwiGlu::backward(Ctx& c, Tensor dy) const {
+    const Tensor gate_up = c.frame.pop(this);
+    c.k.swiglu_backward(c.exec, gate_up, dy, gate_up);
+    return gate_up;
+}
+
+Tensor FeedForward::forward(Ctx& c, Tensor x, Tensor residual) const {
+    return w2_.forward(c, swiglu_->forward(c, w13_.forward(c, x)), residual);
+}
+
+void FeedForward::rebuild(Ctx& c, Tensor x) const {
+    w2_.rebuild(c, swiglu_->forward(c, w13_.forward(c, x)));
 }
 
 Tensor FeedForward::backward(Ctx& c, Tensor dy) const {
-    const Tensor dactivated = w2_.backward(c, dy);
-    const Tensor gate_up = c.frame.pop(this);
-    c.k.swiglu_backward(c.exec, gate_up, dactivated, gate_up);  // the gradient takes the place of gate_up
-    return w13_.backward(c, gate_up);
+    return w13_.backward(c, swiglu_->backward(c, w2_.backward(c, dy)));
 }
 
 }  // namespace coeus

@@ -9,20 +9,20 @@ Tensor ColLinear::forward(Ctx& c, Tensor x) const {
     const Tensor y = c.frame.keep(x.dtype, {x.rows() * c.tp.size(), weight_->w.rows()});
     const Scope temps(c.temp);
     c.k.gemm(c.exec, y, gather_tokens(c, x), transposed(weight_->w), {});
-    c.frame.push(this, x);
+    input_.keep(c, x);
     return y;
 }
 
 Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
-    const Tensor x = c.frame.pop(this);
-    const Tensor dx = c.temp.alloc(x.dtype, x.shape);
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() / c.tp.size(), weight_->w.cols()});
     {
         const Scope temps(c.temp);
         const Tensor parts = parts_of(c, dx);
         c.k.gemm(c.exec, parts, dy, weight_->w, {});
         scatter_tokens(c, dx, parts);
     }
-    c.frame.later(c, {.storage = weight_, .x = x, .dy = dy, .x_is_scattered = true});
+    const Scope temps(c.temp);
+    c.frame.later(c, {.storage = weight_, .x = input_.recall(c), .dy = dy, .x_is_scattered = true});
     return dx;
 }
 
@@ -36,17 +36,16 @@ Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
         c.k.gemm(c.exec, parts.slice_rows(rank * rows, rows), x.slice_rows(rank * rows, rows), transposed(w),
                  rank == c.tp.rank() ? residual : Tensor{});
     scatter_tokens(c, y, parts);
-    c.frame.push(this, x);
+    input_.keep(c, x);
     return y;
 }
 
 Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
-    const Tensor x = c.frame.pop(this);
-    const Tensor dx = c.temp.alloc(x.dtype, x.shape);
+    const Tensor dx = c.temp.alloc(dy.dtype, {dy.rows() * c.tp.size(), weight_->w.cols()});
     const Scope temps(c.temp);
     const Tensor all = gather_tokens(c, dy);
     c.k.gemm(c.exec, dx, all, weight_->w, {});
-    c.frame.later(c, {.storage = weight_, .x = x, .dy = all});
+    c.frame.later(c, {.storage = weight_, .x = input_.recall(c), .dy = all});
     return dx;
 }
 

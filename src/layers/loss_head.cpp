@@ -49,11 +49,10 @@ void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, T
 }
 
 void LossHead::forward(Ctx& c, Tensor x) const {
-    const Tensor normed = norm_->forward(c, x);
     const Tensor dnormed = c.frame.keep(x.dtype, x.shape);
     {
         const Scope temps(c.temp);
-        const Tensor all = gather_tokens(c, normed), dall = parts_of(c, dnormed);
+        const Tensor all = gather_tokens(c, norm_->forward(c, x)), dall = parts_of(c, dnormed);
         for_each_chunk(c, all, [&](int64_t first, Tensor logits, Tensor losses) {
             const int64_t n = logits.rows();
             losses_of(c, losses, logits, logits, c.batch.labels.slice_rows(first, n));
@@ -71,15 +70,16 @@ Tensor LossHead::backward(Ctx& c) const {
 }
 
 void LossHead::evaluate(Ctx& c, Tensor x) const {
-    const Tensor normed = norm_->forward(c, x);
     const Scope temps(c.temp);
-    for_each_chunk(c, gather_tokens(c, normed), [&](int64_t first, Tensor logits, Tensor losses) {
-        losses_of(c, losses, {}, logits, c.batch.labels.slice_rows(first, logits.rows()));
-    });
+    for_each_chunk(c, gather_tokens(c, norm_->forward(c, x)),
+                   [&](int64_t first, Tensor logits, Tensor losses) {
+                       losses_of(c, losses, {}, logits, c.batch.labels.slice_rows(first, logits.rows()));
+                   });
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     require(c.tp.size() == 1, "logits for a reader are computed by one rank alone");
+    const Scope temps(c.temp);
     c.k.gemm(c.exec, logits, norm_->forward(c, x), transposed(output_->w), {});
 }
 

@@ -17,8 +17,17 @@ Tensor gradient_of(const Storage* weight) {
 }  // namespace
 
 Tensor RmsNorm::forward(Ctx& c, Tensor x) const {
-    Tensor y = c.frame.keep(x.dtype, x.shape);
+    Tensor y = allocate(c, output_, x.dtype, x.shape);
     Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
+    c.frame.push(this, x);
+    c.frame.push(this, rstd);
+    return y;
+}
+
+Tensor RmsNorm::again(Ctx& c) const {
+    const Tensor rstd = c.frame.pop(this), x = c.frame.pop(this);
+    const Tensor y = c.temp.alloc(x.dtype, x.shape);
     c.k.rms_norm(c.exec, y, rstd, x, weight_->w, eps_);
     c.frame.push(this, x);
     c.frame.push(this, rstd);
@@ -33,9 +42,19 @@ Tensor RmsNorm::backward(Ctx& c, Tensor dy, Tensor plus) const {
 }
 
 Tensor LayerNorm::forward(Ctx& c, Tensor x) const {
-    Tensor y = c.frame.keep(x.dtype, x.shape);
+    Tensor y = allocate(c, output_, x.dtype, x.shape);
     Tensor mean = c.frame.keep(statistics_type(x), {x.rows()});
     Tensor rstd = c.frame.keep(statistics_type(x), {x.rows()});
+    c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
+    c.frame.push(this, x);
+    c.frame.push(this, mean);
+    c.frame.push(this, rstd);
+    return y;
+}
+
+Tensor LayerNorm::again(Ctx& c) const {
+    const Tensor rstd = c.frame.pop(this), mean = c.frame.pop(this), x = c.frame.pop(this);
+    const Tensor y = c.temp.alloc(x.dtype, x.shape);
     c.k.layer_norm(c.exec, y, mean, rstd, x, weight_ ? weight_->w : Tensor{}, eps_);
     c.frame.push(this, x);
     c.frame.push(this, mean);

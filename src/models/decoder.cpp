@@ -3,27 +3,29 @@
 // rules).
 #include "coeus/models/decoder.hpp"
 
+#include "coeus/layers/replay.hpp"
+
 #include <cmath>
 
 namespace coeus {
 
 namespace {
 
-std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name,
-                                const DecoderConfig& config) {
+std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, const DecoderConfig& config,
+                                Output output) {
     if (config.norm_type == NormType::np_layer_norm)
-        return std::make_unique<LayerNorm>(nullptr, config.norm_eps);
+        return std::make_unique<LayerNorm>(nullptr, config.norm_eps, output);
     const Storage& weight = parameters.add({.name = name + ".weight",
                                             .shape = {config.dim},
                                             .init = Init::ones(),
                                             .shard = {.tp = Split::partial}});
     if (config.norm_type == NormType::layer_norm)
-        return std::make_unique<LayerNorm>(&weight, config.norm_eps);
-    return std::make_unique<RmsNorm>(weight, config.norm_eps);
+        return std::make_unique<LayerNorm>(&weight, config.norm_eps, output);
+    return std::make_unique<RmsNorm>(weight, config.norm_eps, output);
 }
 
 std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const DecoderConfig& m,
-                                  const RopeTable& rope) {
+                                  const RopeTable& rope, Recompute recompute) {
     const std::string prefix = fmt::format("layers.{}.", layer);
     const Init plain = Init::normal(0.02);
     const Init scaled = Init::normal(0.02 / std::sqrt(2.0 * double(layer + 1)));  // grows tamer with depth
@@ -34,12 +36,18 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
     const int64_t q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
     const int tp = parameters.place().tp;
 
-    auto attention_norm = make_norm(parameters, prefix + "attention_norm", m);
+    // an input that is not kept is computed again by the norm before the layer
+    const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
+    const auto input = [&](const std::unique_ptr<Norm>& norm) {
+        return LinearInput(output == Output::recomputed ? norm.get() : nullptr);
+    };
+
+    auto attention_norm = make_norm(parameters, prefix + "attention_norm", m, output);
     const Storage& wqkv = parameters.add({weight("attention.wq", q, m.dim, plain, Split::rows),
                                           weight("attention.wk", kv, m.dim, plain, Split::rows),
                                           weight("attention.wv", kv, m.dim, plain, Split::rows)});
     const Storage& wo = parameters.add(weight("attention.wo", m.dim, q, scaled, Split::cols));
-    auto ffn_norm = make_norm(parameters, prefix + "ffn_norm", m);
+    auto ffn_norm = make_norm(parameters, prefix + "ffn_norm", m, output);
     const Storage& w13 =
         parameters.add({weight("feed_forward.w1", m.ffn_hidden, m.dim, plain, Split::rows),
                         weight("feed_forward.w3", m.ffn_hidden, m.dim, scaled, Split::rows)});
@@ -50,14 +58,18 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
                                        .head_dim = m.head_dim,
                                        .rope_layout = m.rope_layout,
                                        .layer = layer};
-    return std::make_unique<DenseBlock>(std::move(attention_norm), Attention(wqkv, wo, attention, rope),
-                                        std::move(ffn_norm), FeedForward(w13, w2));
+    const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
+    std::unique_ptr<Block> block = std::make_unique<DenseBlock>(
+        std::move(attention_norm), Attention(wqkv, wo, attention, rope, attention_input), std::move(ffn_norm),
+        FeedForward(w13, w2, ffn_input, output));
+    if (recompute == Recompute::block) return std::make_unique<Replay>(std::move(block));
+    return block;
 }
 
 }  // namespace
 
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
-                 const ShardPlace& place)
+                 const ShardPlace& place, const std::vector<Recompute>& recompute)
     : config_(config),
       parameters_(types, place),
       rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
@@ -71,14 +83,16 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                                             .init = config.tied ? output_init : Init::normal(1),
                                             .shard = {.tp = Split::rows}});
     embedding_ = std::make_unique<Embedding>(table);
-    if (config.tied) head_ = std::make_unique<LossHead>(make_norm(parameters_, "norm", config), table);
+    if (config.tied)
+        head_ = std::make_unique<LossHead>(make_norm(parameters_, "norm", config, Output::recomputed), table);
     for (int64_t layer = 0; layer < config.layers; ++layer) {
         parameters_.begin_unit();
-        blocks_.push_back(make_block(parameters_, layer, config, rope_));
+        blocks_.push_back(make_block(parameters_, layer, config, rope_,
+                                     recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]));
     }
     if (config.tied) return;
     parameters_.begin_unit();
-    auto norm = make_norm(parameters_, "norm", config);
+    auto norm = make_norm(parameters_, "norm", config, Output::recomputed);
     const Storage& output = parameters_.add({.name = "output.weight",
                                              .shape = {config.vocab, config.dim},
                                              .init = output_init,

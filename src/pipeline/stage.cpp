@@ -3,23 +3,6 @@
 
 namespace coeus {
 
-namespace {
-
-// Rewinds a frame at the end of a block: what was kept for a backward that ran, or that will not.
-class FrameScope {
-public:
-    explicit FrameScope(Frame& frame) : frame_(frame), mark_(frame.mark()) {}
-    ~FrameScope() { frame_.rewind(mark_); }
-    FrameScope(const FrameScope&) = delete;
-    FrameScope& operator=(const FrameScope&) = delete;
-
-private:
-    Frame& frame_;
-    Frame::Mark mark_;
-};
-
-}  // namespace
-
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 

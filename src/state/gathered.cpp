@@ -193,6 +193,10 @@ void Gathered::release_weights(size_t unit) {
     if (is_sharded()) --weights_->states[unit].leases;
 }
 
+bool Gathered::is_in_use(size_t unit) const {
+    return !is_sharded() || weights_->states[unit].leases > 0;
+}
+
 void Gathered::hold_gradients(size_t unit) {
     if (!is_sharded()) return;
     Places::State& state = gradients_->states[unit];

@@ -20,12 +20,22 @@ const LossExchange& loss_exchange(const EngineOptions& options) {
     return options.split_loss ? split_loss() : whole_loss();
 }
 
+RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
+    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
+        const Decoder decoder(config, options.types, 1, place_in(options.mesh, options.rank), choices);
+        return plan_training(decoder, options.training, {}, options.threads, mesh, loss_exchange(options),
+                             options.context);
+    });
+}
+
 }  // namespace
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(options),
+      recompute_(recompute_for(config, options)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
-               place_in(options.mesh, options.rank)),
+               place_in(options.mesh, options.rank), recompute_.blocks),
       gathered_(decoder_.parameters(), options.gather),
       stage_(decoder_, &gathered_),
       adam_(options.adam) {
@@ -37,6 +47,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_.batches =
         token_id_bytes(options.training, options.micro_batches, options.validation, mesh.size(cp));
     plan_.reduction = mesh.reduction_bytes();
+    plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
 }
 
 void Engine::allocate(const Mesh& mesh) {
@@ -97,6 +108,37 @@ bool Engine::update() {
     adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());
     gathered_.forget_weights();
     return step_.scalars().finite != 0;
+}
+
+void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
+    exec_.observer = kernels;
+    exec_.workspace.observe(arenas);
+    temp_.observe(arenas);
+    frame_.observe(arenas);
+}
+
+std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
+    return {
+        {"activations", &frame_.memory()}, {"temporaries", &temp_}, {"kernel workspace", &exec_.workspace}};
+}
+
+const Storage* Engine::storage_of(const Tensor& tensor) const {
+    const Parameters& parameters = decoder_.parameters();
+    const auto holds = [&](const Tensor& whole) {
+        const auto *first = static_cast<const std::byte*>(whole.data),
+                   *at = static_cast<const std::byte*>(tensor.data);
+        return first && at >= first && at + tensor.bytes() <= first + whole.bytes();
+    };
+    for (size_t u = 0; u < parameters.units().size(); ++u) {
+        const bool there = gathered_.is_in_use(u);
+        const Unit& unit = parameters.units()[u];
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+            const Storage& storage = parameters.storages()[i];
+            if (there && (holds(storage.w) || holds(storage.g))) return &storage;
+            if (holds(storage.master) || holds(storage.gradient)) return &storage;
+        }
+    }
+    return nullptr;
 }
 
 double Engine::evaluate(const MicroBatch& micro_batch) {

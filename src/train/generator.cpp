@@ -75,7 +75,7 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       plan_(plan_generation(decoder_, cache_, threads)),
       lengths_(size_t(sequences), 0) {
     require(sequences >= 1 && sequences <= most_sequences, "so many texts are not written side by side");
-    require_fits(plan_, memory_limit_bytes());
+    require_fits(plan_, memory_limit_bytes(), [] { return "Lower --context or --batch"; });
     decoder_.parameters().allocate(false);
     cache_.allocate();
     exec_.threads = threads;

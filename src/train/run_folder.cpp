@@ -35,7 +35,9 @@ void write_text(const fs::path& file, const std::string& text) {
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const Communicator& world)
-    : root_(config.job.dump_folder), checkpoint_folder_(config.checkpoint.folder) {
+    : root_(config.job.dump_folder),
+      checkpoint_folder_(config.checkpoint.folder),
+      memory_snapshot_folder_(config.profiling.save_memory_snapshot_folder) {
     on_first_rank(world, [&] {
         make_writable_folder(root_);
         make_writable_folder(root_ / "log");

@@ -4,6 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/train/memory_advice.hpp"
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
@@ -18,6 +19,16 @@ ContextParallel context_from_deck(const Config::Parallelism& p) {
                         : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
                                                                          : ContextExchange::heads,
             .balancing = p.context_parallel_load_balancer == "none" ? Balancing::none : Balancing::head_tail};
+}
+
+RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
+    using Mode = RecomputeOptions::Mode;
+    const std::string& option = config.selective_ac_option;
+    if (config.mode == "none") return {};
+    if (config.mode == "full") return {.mode = Mode::blocks};
+    if (config.mode == "memory_budget") return {.mode = Mode::budget, .budget = config.memory_budget};
+    if (option == "op") return {.mode = Mode::operations};
+    return {.mode = Mode::blocks, .every = std::max<int64_t>(1, std::stoll(option))};
 }
 
 }  // namespace
@@ -48,6 +59,7 @@ EngineOptions engine_options(const Config& config, const MeshShape& mesh, int ra
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.gather.streams = Stream::Mode::threaded;
     options.split_loss = !config.parallelism.disable_loss_parallel;
+    options.recompute = recompute_options(config.activation_checkpoint);
     return options;
 }
 
@@ -107,15 +119,15 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     mesh.size(dp) == 1 ? "rank" : "ranks", options.micro_batches, config.training.steps,
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
-        engine.plan().text(memory_limit_bytes()),
     };
     if (mesh.cp > 1)
-        lines.insert(
-            lines.end() - 1,
-            fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
-                        mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
-                        config.parallelism.context_parallel_load_balancer,
-                        config.parallelism.context_parallel_rotate_method));
+        lines.push_back(fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
+                                    mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
+                                    config.parallelism.context_parallel_load_balancer,
+                                    config.parallelism.context_parallel_rotate_method));
+    if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
+        lines.push_back(recomputed);
+    lines.push_back(engine.plan().text(memory_limit_bytes()));
     if (mesh.pp > 1)
         lines.push_back(
             "Notice: the memory plan is that of a whole model: pipeline parallelism, which divides it, is "
@@ -136,8 +148,9 @@ void dry_run(const CommandLine& command_line, int world_size) {
     const Engine engine(model, engine_options(config, mesh, 0, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
-    if (engine.plan().total() > memory_limit_bytes())
-        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused");
+    if (const int64_t limit = memory_limit_bytes(); engine.plan().total() > limit)
+        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
+                  memory_advice(model, engine.options(), limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

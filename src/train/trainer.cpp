@@ -8,6 +8,8 @@
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
+#include "coeus/train/memory_advice.hpp"
+#include "coeus/train/memory_snapshot.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
@@ -72,7 +74,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
             log::info("Hint: {}", hint);
     }
-    require_fits(engine_.plan(), memory_limit_bytes() / mpi.local_size());
+    const int64_t limit = memory_limit_bytes() / mpi.local_size();
+    require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
     engine_.allocate(mesh_);
     // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(
@@ -160,10 +163,16 @@ void Trainer::run() {
         const bool profiled = profile_ && (done >= profile_warmup || steps - step_ <= 1);
         engine_.exec().observer = profiled ? &*profile_ : nullptr;
         if (traces_) traces_->begin(step_ + 1);
+        std::optional<MemorySnapshot> snapshot;
+        if (snapshot_due())
+            snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries),
+                             engine_.exec().observer);
         const Timer timer;
         const StepBatch batch = loader.next();
         train_step(batch);
         const double seconds = timer.seconds();
+        if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
+        snapshot.reset();
         if (traces_) traces_->end(step_ + 1);
         clock_.add(seconds, batch.seconds_waited);
         if (profiled) profile_->end_step(seconds, batch.seconds_waited);
@@ -178,6 +187,12 @@ void Trainer::run() {
         write_page();
     }
     if (profile_) report_profile();
+}
+
+bool Trainer::snapshot_due() const {
+    const Config::Profiling& profiling = config_.profiling;
+    return profiling.enable_memory_snapshot &&
+           (step_ + 1) % profiling.memory_snapshot_freq.value_or(profiling.profile_freq) == 0;
 }
 
 void Trainer::report_profile() {

@@ -6,6 +6,7 @@
 
 namespace coeus::test {
 Runner runner = nullptr;
+int64_t resident_at_start = 0;
 
 int run_cases(int argc, char** argv) {
     return Catch::Session().run(argc, argv);

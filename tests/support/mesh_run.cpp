@@ -26,7 +26,8 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
                        .context = c.context,
-                       .split_loss = c.split_loss}),
+                       .split_loss = c.split_loss,
+                       .recompute = c.recompute}),
       sequences_(c.sequences),
       seq_len_(c.seq_len) {
     engine.allocate(mesh);

@@ -24,6 +24,7 @@ struct MeshCase {
     GatherOptions gather = {};
     ContextParallel context = {};
     bool split_loss = true;
+    RecomputeOptions recompute = {};
 
     std::string name() const;
 };

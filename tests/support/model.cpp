@@ -77,8 +77,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 }
 
 TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape,
-                     int threads, uint64_t seed)
-    : decoder(config, types, shape.seq_len),
+                     int threads, uint64_t seed, const std::vector<Recompute>& recompute)
+    : decoder(config, types, shape.seq_len, {}, recompute),
       stage(decoder),
       plan(plan_training(decoder, shape, shape, threads)),
       frame(plan.activations, plan.frame_entries),

@@ -40,7 +40,7 @@ bool same_bits(const Tensor& a, const Tensor& b);
 class TestModel {
 public:
     TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape, int threads = 1,
-              uint64_t seed = 1);
+              uint64_t seed = 1, const std::vector<Recompute>& recompute = {});
 
     Decoder decoder;
     Stage stage;

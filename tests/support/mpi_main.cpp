@@ -2,6 +2,7 @@
 // Runs Catch2 on every rank of an mpirun: rank 0 reports, another rank only where it fails; the exit code is
 // the worst of all ranks. A case must use CHECK around collectives, or ranks wait for one that left.
 #include "coeus/comm/mpi.hpp"
+#include "coeus/device/memory.hpp"
 #include "support/support.hpp"
 
 #include <iostream>
@@ -11,6 +12,7 @@ namespace {
 
 int run(int argc, char** argv) {
     coeus::MpiRuntime mpi(&argc, &argv);
+    coeus::test::resident_at_start = coeus::resident_bytes();
     std::ostringstream held;
     std::streambuf* terminal = std::cout.rdbuf();
     if (mpi.world_rank() != 0) std::cout.rdbuf(held.rdbuf());

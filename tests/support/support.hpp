@@ -57,6 +57,9 @@ inline constexpr int64_t growth_allowance = 32 << 20;
 inline constexpr int64_t growth_allowance = 1 << 20;
 #endif
 
+/// What the process had once MPI had begun, in programs that run under mpirun; else 0.
+extern int64_t resident_at_start;
+
 void write_file(const std::filesystem::path& path, const std::string& content);
 std::string read_file(const std::filesystem::path& path);
 

@@ -6,6 +6,18 @@
 
 namespace coeus {
 
+class Arena;
+
+/// Sees what an arena hands out and takes back.
+class ArenaObserver {
+public:
+    virtual ~ArenaObserver() = default;
+    /// The tensor lies `first` bytes from the beginning.
+    virtual void allocated(const Arena& arena, int64_t first, const Tensor& tensor) = 0;
+    /// Everything from `mark` on.
+    virtual void rewound(const Arena& arena, int64_t mark) = 0;
+};
+
 class Arena {
 public:
     /// Measures only: hands out addresses that nobody may follow, without a limit.
@@ -24,9 +36,15 @@ public:
     void rewind(int64_t mark);
     /// The most that was ever in use, in bytes.
     int64_t peak() const { return peak_; }
+    /// Of its buffer; 0 where it only measures.
+    int64_t bytes() const { return buffer_.bytes(); }
+
+    /// Borrowed; null, the usual case: nobody.
+    void observe(ArenaObserver* observer) { observer_ = observer; }
 
 private:
     Buffer buffer_;
+    ArenaObserver* observer_ = nullptr;
     bool planning_ = true;
     int64_t used_ = 0, peak_ = 0;
 };

@@ -5,6 +5,7 @@
 #include "coeus/device/arena.hpp"
 
 #include <memory>
+#include <span>
 
 namespace coeus {
 
@@ -14,6 +15,8 @@ public:
     virtual ~KernelObserver() = default;
     /// `flops` and `bytes` (read and written) as the operands say.
     virtual void begin(const char* kernel, double flops, double bytes) = 0;
+    /// The tensors of the call that has just begun, outputs first; absent ones have no shape.
+    virtual void operands(std::span<const Tensor>) {}
     virtual void end() = 0;
 };
 
@@ -34,7 +37,9 @@ struct Exec {
 class ObservedWork {
 public:
     ObservedWork(Exec& exec, const char* name, const Tensor& tensor) : observer_(exec.observer) {
-        if (observer_) observer_->begin(name, 0, double(tensor.bytes()));
+        if (!observer_) return;
+        observer_->begin(name, 0, double(tensor.bytes()));
+        observer_->operands({&tensor, 1});
     }
     ~ObservedWork() {
         if (observer_) observer_->end();

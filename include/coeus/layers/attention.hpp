@@ -18,9 +18,11 @@ struct AttentionConfig {
 
 class Attention {
 public:
-    /// `wqkv`: [wq; wk; wv] by rows, [(H + 2K) d, D]; `wo`: [D, H d]. The table outlives the layer.
-    Attention(const Storage& wqkv, const Storage& wo, const AttentionConfig& config, const RopeTable& rope)
-        : wqkv_(wqkv), wo_(wo), config_(config), rope_(&rope) {}
+    /// `wqkv`: [wq; wk; wv] by rows, [(H + 2K) d, D]; `wo`: [D, H d]; `input`: of wqkv. The table outlives
+    /// the layer.
+    Attention(const Storage& wqkv, const Storage& wo, const AttentionConfig& config, const RopeTable& rope,
+              LinearInput input = {})
+        : wqkv_(wqkv, input), wo_(wo), config_(config), rope_(&rope) {}
 
     /// [T/P, D] -> residual + attention, [T/P, D], kept.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;

@@ -15,6 +15,8 @@ public:
     virtual Flow forward(Ctx& c, Flow in) const = 0;
     /// Gradient of the result -> gradient of the input, in the same memory.
     virtual Flow backward(Ctx& c, Flow dout) const = 0;
+    /// What forward leaves for the backward, without its result where that costs work of its own.
+    virtual void rebuild(Ctx& c, Flow in) const { forward(c, in); }
 };
 
 /// h = x + attention(norm(x)); y = h + feed_forward(norm(h)). The adds are fused: in the forward into the
@@ -26,10 +28,11 @@ public:
         : attention_norm_(std::move(attention_norm)),
           ffn_norm_(std::move(ffn_norm)),
           attention_(attention),
-          feed_forward_(feed_forward) {}
+          feed_forward_(std::move(feed_forward)) {}
 
     Flow forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c, Flow dout) const override;
+    void rebuild(Ctx& c, Flow in) const override;
 
 private:
     std::unique_ptr<Norm> attention_norm_, ffn_norm_;

@@ -4,20 +4,43 @@
 
 #include "coeus/layers/linear.hpp"
 
+#include <memory>
+
 namespace coeus {
+
+/// silu(gate) * up
+class SwiGlu : public Recomputable {
+public:
+    explicit SwiGlu(Output output) : output_(output) {}
+    /// gate_up [T, 2F] -> [T, F], kept or in temp.
+    Tensor forward(Ctx& c, Tensor gate_up) const;
+    Tensor again(Ctx& c) const override;
+    /// dy [T, F] -> gradient of gate_up, in its memory.
+    Tensor backward(Ctx& c, Tensor dy) const;
+
+private:
+    Output output_;
+};
 
 class FeedForward {
 public:
     /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D,
-    /// F/P].
-    FeedForward(const Storage& w13, const Storage& w2) : w13_(w13), w2_(w2) {}
+    /// F/P]. `input`: of w13; `activated`: where that of w2 goes.
+    FeedForward(const Storage& w13, const Storage& w2, LinearInput input = {},
+                Output activated = Output::kept)
+        : swiglu_(std::make_unique<SwiGlu>(activated)),
+          w13_(w13, input),
+          w2_(w2, activated == Output::kept ? nullptr : swiglu_.get()) {}
 
     /// [T/P, D] -> residual + feed-forward, [T/P, D], kept.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
+    /// What forward leaves for the backward, without its result.
+    void rebuild(Ctx& c, Tensor x) const;
     /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
+    std::unique_ptr<SwiGlu> swiglu_;
     ColLinear w13_;
     RowLinear w2_;
 };

@@ -42,6 +42,8 @@ public:
     Mark mark() const { return {memory_.mark(), kept_.size()}; }
     void rewind(const Mark& mark);
 
+    const Arena& memory() const { return memory_; }
+    void observe(ArenaObserver* observer) { memory_.observe(observer); }
     int64_t peak_bytes() const { return memory_.peak(); }
     size_t peak_entries() const { return peak_entries_; }
 
@@ -53,6 +55,19 @@ private:
     Arena memory_;
     std::vector<Kept> kept_;
     size_t peak_entries_ = 0;
+};
+
+/// Rewinds a frame at the end of a block: what was kept for a backward that ran, or that will not.
+class FrameScope {
+public:
+    explicit FrameScope(Frame& frame) : frame_(frame), mark_(frame.mark()) {}
+    ~FrameScope() { frame_.rewind(mark_); }
+    FrameScope(const FrameScope&) = delete;
+    FrameScope& operator=(const FrameScope&) = delete;
+
+private:
+    Frame& frame_;
+    Frame::Mark mark_;
 };
 
 }  // namespace coeus

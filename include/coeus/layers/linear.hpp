@@ -7,13 +7,13 @@
 //   RowLinear [O, I/P]            y = sum over ranks, scattered      gathers dy [T/P, O], dx [T, I/P]
 #pragma once
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/recompute.hpp"
 
 namespace coeus {
 
 class ColLinear {
 public:
-    explicit ColLinear(const Storage& weight) : weight_(&weight) {}
+    explicit ColLinear(const Storage& weight, LinearInput input = {}) : weight_(&weight), input_(input) {}
 
     /// [T/P, I] -> [T, O/P], kept.
     Tensor forward(Ctx& c, Tensor x) const;
@@ -22,19 +22,23 @@ public:
 
 private:
     const Storage* weight_;
+    LinearInput input_;
 };
 
 class RowLinear {
 public:
-    explicit RowLinear(const Storage& weight) : weight_(&weight) {}
+    explicit RowLinear(const Storage& weight, LinearInput input = {}) : weight_(&weight), input_(input) {}
 
     /// [T, I/P] -> residual + y, [T/P, O], kept. The residual is added in the GEMM.
     Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
+    /// What forward leaves for the backward, without y: x was computed again.
+    void rebuild(Ctx& c, Tensor x) const { input_.keep(c, x); }
     /// dy [T/P, O] -> dx [T, I/P] in temp; the weight gradient goes through frame.later.
     Tensor backward(Ctx& c, Tensor dy) const;
 
 private:
     const Storage* weight_;
+    LinearInput input_;
 };
 
 }  // namespace coeus

@@ -13,7 +13,8 @@ namespace coeus {
 
 class LossHead {
 public:
-    /// `output`: [V/P, D]; the embedding's table where they are tied.
+    /// `norm`: may put its output into temp, since no backward needs it. `output`: [V/P, D]; the embedding's
+    /// table where they are tied.
     LossHead(std::unique_ptr<Norm> norm, const Storage& output) : norm_(std::move(norm)), output_(&output) {}
 
     /// Adds the scaled loss of x [T/P, D] to scalars.loss. The gradients of the logits are used at once,

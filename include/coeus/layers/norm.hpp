@@ -3,27 +3,32 @@
 // without a weight, never with a bias.
 #pragma once
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/recompute.hpp"
 
 #include <memory>
 #include <string>
 
 namespace coeus {
 
-class Norm {
+class Norm : public Recomputable {
 public:
-    virtual ~Norm() = default;
-    /// [T, D] -> [T, D], kept.
+    explicit Norm(Output output) : output_(output) {}
+    /// [T, D] -> [T, D], kept or in temp as the constructor was told.
     virtual Tensor forward(Ctx& c, Tensor x) const = 0;
     /// dx = plus + J^T dy, in the memory of `plus` (the gradient that came by the residual path), or of dy
     /// where absent.
     virtual Tensor backward(Ctx& c, Tensor dy, Tensor plus) const = 0;
+
+protected:
+    Output output_;
 };
 
 class RmsNorm : public Norm {
 public:
-    RmsNorm(const Storage& weight, double eps) : weight_(&weight), eps_(eps) {}
+    RmsNorm(const Storage& weight, double eps, Output output = Output::kept)
+        : Norm(output), weight_(&weight), eps_(eps) {}
     Tensor forward(Ctx& c, Tensor x) const override;
+    Tensor again(Ctx& c) const override;
     Tensor backward(Ctx& c, Tensor dy, Tensor plus) const override;
 
 private:
@@ -34,8 +39,10 @@ private:
 class LayerNorm : public Norm {
 public:
     /// `weight` null: the variant without parameters.
-    LayerNorm(const Storage* weight, double eps) : weight_(weight), eps_(eps) {}
+    LayerNorm(const Storage* weight, double eps, Output output = Output::kept)
+        : Norm(output), weight_(weight), eps_(eps) {}
     Tensor forward(Ctx& c, Tensor x) const override;
+    Tensor again(Ctx& c) const override;
     Tensor backward(Ctx& c, Tensor dy, Tensor plus) const override;
 
 private:

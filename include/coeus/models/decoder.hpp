@@ -17,9 +17,9 @@ namespace coeus {
 class Decoder {
 public:
     /// `positions`: the most positions a sequence will have (rows of the RoPE table).
-    /// `place`: which part of each parameter is this rank's.
+    /// `place`: which part of each parameter is this rank's. `recompute`: of each block; empty: nothing.
     Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
-            const ShardPlace& place = {});
+            const ShardPlace& place = {}, const std::vector<Recompute>& recompute = {});
     Decoder(const Decoder&) = delete;
     Decoder& operator=(const Decoder&) = delete;
 

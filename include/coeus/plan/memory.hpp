@@ -9,6 +9,7 @@
 #include "coeus/models/decoder.hpp"
 #include "coeus/state/gathered.hpp"
 
+#include <functional>
 #include <string>
 
 namespace coeus {
@@ -31,11 +32,17 @@ struct MemoryPlan {
     int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
     int64_t tables = 0;     ///< RoPE
     int64_t cache = 0;      ///< keys and values of generation
+    int64_t libraries = 0;  ///< filled in by library_bytes
+
+    /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
+    double flops = 0;
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
-               batches + reduction + tables + cache;
+               batches + reduction + tables + cache + libraries;
     }
+    /// Those that are not 0, largest first.
+    std::vector<std::pair<std::string, int64_t>> terms() const;
     /// One line a term, largest first, and the total beside the limit.
     std::string text(int64_t limit_bytes) const;
 };
@@ -49,10 +56,14 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
 /// tokens, labels and positions of this one's part of a micro-batch of `context_ranks`.
 int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation,
                        int context_ranks = 1);
+/// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
+/// oneDNN or buffers of OpenBLAS, and MPI's for each peer.
+int64_t library_bytes(Dtype compute, int ranks);
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);
-/// Throws ConfigError naming the largest terms and what to change where the plan exceeds the limit.
-void require_fits(const MemoryPlan& plan, int64_t limit_bytes);
+/// Throws ConfigError naming the largest terms where the plan exceeds the limit; `remedy` says what to
+/// change.
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);
 
 }  // namespace coeus

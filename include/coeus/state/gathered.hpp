@@ -92,6 +92,8 @@ public:
         size_t unit_;
     };
 
+    /// Whether a lease on its weights lives: units take turns in the same memory.
+    bool is_in_use(size_t unit) const;
     /// Begins to gather a unit, if its place is free.
     void prefetch(size_t unit);
     /// From here on a gradient whose lease ends is complete: the last micro-batch of the step begins.

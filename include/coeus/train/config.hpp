@@ -48,6 +48,10 @@ struct Config {
         int64_t profile_freq = 10;
         int64_t profiler_active = 1;
         int64_t profiler_warmup = 3;
+        bool enable_memory_snapshot = false;
+        std::string save_memory_snapshot_folder = "memory_snapshot";
+        std::optional<int64_t> memory_snapshot_freq;  ///< none: profile_freq
+        int64_t memory_snapshot_max_entries = 100000;
     } profiling;
 
     struct Metrics {
@@ -155,8 +159,9 @@ struct Config {
     } checkpoint;
 
     struct ActivationCheckpoint {
-        std::string mode = "none";  ///< torchtitan's default is selective
-        std::string selective_ac_option = "2";
+        std::string mode = "none";              ///< torchtitan's default is selective
+        std::string selective_ac_option = "2";  ///< op, or N: every N-th block whole
+        double memory_budget = 0.5;             ///< 0: the frame of full, 1: that of none
     } activation_checkpoint;
 
     struct Validation {

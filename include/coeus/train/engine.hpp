@@ -7,7 +7,7 @@
 #include "coeus/layers/context_parallel.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/stage.hpp"
-#include "coeus/plan/memory.hpp"
+#include "coeus/plan/recompute.hpp"
 #include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
 #include "coeus/train/batch_part.hpp"
@@ -27,6 +27,7 @@ struct EngineOptions {
     GatherOptions gather;     ///< where the mesh shards parameters
     ContextParallel context;  ///< where it divides sequences
     bool split_loss = true;   ///< see layers/loss_exchange.hpp
+    RecomputeOptions recompute;
 };
 
 class Engine {
@@ -37,6 +38,7 @@ public:
     const MemoryPlan& plan() const { return plan_; }
     /// The plan, with what the arenas held at most in place of what was planned for them.
     MemoryPlan used() const;
+    const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
     /// Takes all memory the engine will ever use. The mesh must outlive it.
     void allocate(const Mesh& mesh = mesh_of_one());
@@ -59,12 +61,20 @@ public:
     /// mesh calls it as often.
     double evaluate(const MicroBatch& batch);
 
+    /// Who sees kernels and arenas from now on; null: nobody.
+    void observe(KernelObserver* kernels, ArenaObserver* arenas);
+    /// The frame, temporaries, workspace: what changes hands within a step.
+    std::vector<std::pair<std::string, const Arena*>> arenas() const;
+    /// Whose weights, or gradients, these are at present, or a part of them; null: nobody's.
+    const Storage* storage_of(const Tensor& tensor) const;
+
 private:
     void sum_gradients();
     Ctx context(const Batch& batch, StepScalars& scalars);
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
+    RecomputePlan recompute_;
     Decoder decoder_;
     Gathered gathered_;
     Stage stage_;

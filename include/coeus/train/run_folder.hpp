@@ -20,6 +20,7 @@ public:
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
     std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
+    std::filesystem::path memory_snapshot_folder() const { return root_ / memory_snapshot_folder_; }
     /// Of this rank's TensorBoard files; none where it writes none.
     const std::optional<std::filesystem::path>& tensorboard_folder() const { return tensorboard_folder_; }
     /// Token files made from text.
@@ -31,7 +32,7 @@ public:
 
 private:
     std::filesystem::path root_;
-    std::string checkpoint_folder_;
+    std::string checkpoint_folder_, memory_snapshot_folder_;
     std::optional<std::filesystem::path> tensorboard_folder_;
 };
 

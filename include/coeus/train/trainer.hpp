@@ -42,6 +42,7 @@ private:
     void validate();
     void report_profile();
     void write_page() const;
+    bool snapshot_due() const;
     TrainRecord record() const;
     [[noreturn]] void stop_not_finite() const;
     bool first_rank() const { return mesh_.world().rank() == 0; }

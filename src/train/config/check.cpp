@@ -122,11 +122,24 @@ void check_parallelism(const Config& config) {
            round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
-void check_checkpoint(const Config::Checkpoint& checkpoint) {
-    const std::filesystem::path folder = std::filesystem::path(checkpoint.folder).lexically_normal();
+void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
+    const std::string& option = config.selective_ac_option;
+    const bool digits =
+        !option.empty() && option.size() <= 9 && option.find_first_not_of("0123456789") == std::string::npos;
+    demand(option == "op" || digits,
+           "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\" or the number N of every N-th "
+           "block, such as \"2\"",
+           option);
+}
+
+void check_folder(const char* option, const std::string& value, const char* usual) {
+    const std::filesystem::path folder = std::filesystem::path(value).lexically_normal();
     demand(!folder.empty() && folder.is_relative() && *folder.begin() != "..",
-           "checkpoint.folder = \"{}\": must name a folder below job.dump_folder, such as \"checkpoint\"",
-           checkpoint.folder);
+           "{} = \"{}\": must name a folder below job.dump_folder, such as \"{}\"", option, value, usual);
+}
+
+void check_checkpoint(const Config::Checkpoint& checkpoint) {
+    check_folder("checkpoint.folder", checkpoint.folder, "checkpoint");
     demand(
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
@@ -158,6 +171,8 @@ void check_profiling(const Config::Profiling& profiling) {
                profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
            "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
            profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
+    check_folder("profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
+                 "memory_snapshot");
 }
 
 bool is_built(const Option& option, const std::string& choice) {
@@ -174,6 +189,7 @@ void check(const Config& config) {
     check_model(config.model);
     check_training(config);
     check_parallelism(config);
+    check_activation_checkpoint(config.activation_checkpoint);
     check_checkpoint(config.checkpoint);
     check_validation(config);
 }

@@ -13,7 +13,6 @@ constexpr const char* no_skipping = "cycles of tracing begin at step 1 and go on
 constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
 constexpr const char* no_watchdog = "the watchdog over collectives is not built yet";
-constexpr const char* planned_memory = "memory is planned before step 1 and not allocated later";
 
 }  // namespace
 
@@ -73,13 +72,16 @@ std::vector<Option> job_options() {
                   "steps before the first cycle"),
         no_effect("profiling.profiler_skip_first_wait", Type::integer, no_skipping,
                   "leave out the idle steps of the first cycle"),
-        no_effect("profiling.enable_memory_snapshot", Type::boolean, planned_memory,
-                  "dump the allocator's history"),
-        no_effect("profiling.save_memory_snapshot_folder", Type::text, planned_memory,
-                  "folder of the allocator's history"),
-        no_effect("profiling.memory_snapshot_freq", Type::integer, planned_memory, "steps between dumps"),
-        no_effect("profiling.memory_snapshot_max_entries", Type::integer, planned_memory,
-                  "events remembered"),
+        works(COEUS_FIELD(profiling.enable_memory_snapshot),
+              "write what holds the memory when in a step, as JSON and as a picture for each rank"),
+        works(COEUS_FIELD(profiling.save_memory_snapshot_folder),
+              "folder of the snapshots under dump_folder"),
+        works(COEUS_FIELD(profiling.memory_snapshot_freq), "steps between snapshots")
+            .obeys(at_least_1)
+            .defaults_to("profile_freq"),
+        works(COEUS_FIELD(profiling.memory_snapshot_max_entries),
+              "tensors of a step that a snapshot has room for")
+            .obeys(at_least_1),
 
         works(COEUS_FIELD(metrics.log_freq), "log step 1 and every so many steps").obeys(at_least_1),
         works(COEUS_FIELD(metrics.enable_tensorboard), "write TensorBoard event files"),

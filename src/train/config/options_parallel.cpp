@@ -90,15 +90,16 @@ std::vector<Option> parallel_options() {
 
         works(COEUS_FIELD(activation_checkpoint.mode),
               "which activations are computed again in the backward pass")
-            .one_of({"none", "selective", "full", "memory_budget"}, {"none"}),
-        dormant(COEUS_FIELD(activation_checkpoint.selective_ac_option), "activation_checkpoint.mode",
-                "op, or N: every N-th layer whole"),
+            .one_of({"none", "selective", "full", "memory_budget"}),
+        works(COEUS_FIELD(activation_checkpoint.selective_ac_option),
+              "selective: op (norms and activation functions), or N: every N-th block whole"),
         no_effect("activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns", Type::words,
                   pytorch_recompute, "GEMMs that are always computed again"),
-        no_effect("activation_checkpoint.early_stop", Type::boolean, pytorch_recompute,
-                  "stop once all is recomputed"),
-        no_effect("activation_checkpoint.memory_budget", Type::real, pytorch_recompute,
-                  "part of the activations to keep"),
+        no_effect("activation_checkpoint.early_stop", Type::boolean,
+                  "a block's last matrix product is never computed again", "stop once all is recomputed"),
+        works(COEUS_FIELD(activation_checkpoint.memory_budget),
+              "memory_budget: size of a frame between that of full (0) and that of none (1)")
+            .obeys(fraction),
         no_effect("activation_checkpoint.visualize_memory_budget_pareto", Type::boolean, pytorch_recompute,
                   "draw its trade-off"),
         no_effect("activation_checkpoint.preserve_rng_state", Type::boolean, pytorch_recompute,

@@ -38,6 +38,7 @@ TEST_CASE("mesh: every factorisation equals one rank") {
         c.gather.gradients = number % 3 ? Keep::neighbours : Keep::all;
         c.gather.streams = number % 4 < 2 ? Stream::Mode::threaded : Stream::Mode::eager;
         c.split_loss = number % 3 != 1;
+        c.recompute = {.mode = RecomputeOptions::Mode(number % 4), .every = 2, .budget = 0.3};
         CHECK(differs_from_one_rank(c, world) == "");
     }
 }

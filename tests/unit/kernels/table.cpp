@@ -99,12 +99,14 @@ TEST_CASE("an observer sees each call with its cost") {
         std::string names;
         double flops = 0, bytes = 0;
         int open = 0;
+        std::vector<Tensor> tensors;
         void begin(const char* kernel, double f, double b) override {
             names += std::string(kernel) + " ";
             flops += f;
             bytes += b;
             ++open;
         }
+        void operands(std::span<const Tensor> all) override { tensors.assign(all.begin(), all.end()); }
         void end() override { --open; }
     };
     for (const Kernels* kernels : {&cpu_kernels(), &dry_kernels()}) {
@@ -118,6 +120,11 @@ TEST_CASE("an observer sees each call with its cost") {
         CHECK(seen.flops == 2 * 2 * 3 * 5);
         CHECK(seen.bytes == 4 * (2 * 3 + 2 * 5 + 3 * 5));
         CHECK(seen.open == 0);
+        REQUIRE(seen.tensors.size() == 4);
+        CHECK(seen.tensors[0].data == d.view.data);
+        CHECK(seen.tensors[1].data == a.view.data);
+        CHECK(seen.tensors[2].data == b.view.data);
+        CHECK_FALSE(seen.tensors[3]);
         kernels->zero(exec, d);
         CHECK(seen.names == "gemm zero ");
     }

@@ -7,6 +7,7 @@
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
+#include "coeus/layers/replay.hpp"
 #include "support/gradcheck.hpp"
 
 #include <catch2/catch.hpp>
@@ -28,13 +29,13 @@ Param norm_weight(const std::string& name, int64_t width) {
 
 enum class NormKind { rms, layer, layer_without_weight };
 
-std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width,
-                                NormKind kind) {
+std::unique_ptr<Norm> make_norm(Parameters& parameters, const std::string& name, int64_t width, NormKind kind,
+                                Output output = Output::kept) {
     constexpr double eps = 0.05;  // large, so that a wrong eps shows
-    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps);
+    if (kind == NormKind::layer_without_weight) return std::make_unique<LayerNorm>(nullptr, eps, output);
     const Storage& w = parameters.add(norm_weight(name, width));
-    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps);
-    return std::make_unique<RmsNorm>(w, eps);
+    if (kind == NormKind::layer) return std::make_unique<LayerNorm>(&w, eps, output);
+    return std::make_unique<RmsNorm>(w, eps, output);
 }
 
 struct AttentionLayer {
@@ -265,28 +266,36 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
     CHECK(gradcheck(build, TestBatch(3, 5, 9).ignore_every(4)) == "");
 }
 
-TEST_CASE("dense block: gradients with every norm") {
-    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight}) {
-        CAPTURE(int(kind));
-        const AttentionConfig config = {.heads = 4, .kv_heads = 2, .head_dim = 2};
-        const auto build = [&](Parameters& parameters) {
-            auto rope = std::make_shared<RopeTable>(5, 2, 100, std::nullopt, Dtype::f64);
-            auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind);
-            const Storage& wqkv =
-                parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 4, 6)});
-            const Storage& wo = parameters.add(weight("wo", 6, 8));
-            auto ffn_norm = make_norm(parameters, "ffn_norm.weight", 6, kind);
-            const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
-            const Storage& w2 = parameters.add(weight("w2", 6, 7));
-            auto block =
-                std::make_shared<DenseBlock>(std::move(attention_norm), Attention(wqkv, wo, config, *rope),
-                                             std::move(ffn_norm), FeedForward(w13, w2));
-            return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
-                                [=](Ctx& c, Tensor dy) {
-                                    (void)rope;  // the attention refers to it
-                                    return block->backward(c, dy).hidden();
-                                }};
-        };
-        CHECK(gradcheck(build, TestBatch(3, 5, no_vocab).split_documents(3, true), {.x = {15, 6}}) == "");
-    }
+TEST_CASE("dense block: gradients with every norm and whatever is computed again") {
+    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
+        for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
+            CAPTURE(int(kind), int(recompute));
+            const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
+            const AttentionConfig config = {.heads = 4, .kv_heads = 2, .head_dim = 2};
+            const auto build = [&](Parameters& parameters) {
+                auto rope = std::make_shared<RopeTable>(5, 2, 100, std::nullopt, Dtype::f64);
+                auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind, output);
+                const Storage& wqkv =
+                    parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 4, 6)});
+                const Storage& wo = parameters.add(weight("wo", 6, 8));
+                auto ffn_norm = make_norm(parameters, "ffn_norm.weight", 6, kind, output);
+                const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
+                const Storage& w2 = parameters.add(weight("w2", 6, 7));
+                const auto input = [&](const std::unique_ptr<Norm>& norm) {
+                    return LinearInput(output == Output::recomputed ? norm.get() : nullptr);
+                };
+                const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
+                std::unique_ptr<Block> made = std::make_unique<DenseBlock>(
+                    std::move(attention_norm), Attention(wqkv, wo, config, *rope, attention_input),
+                    std::move(ffn_norm), FeedForward(w13, w2, ffn_input, output));
+                if (recompute == Recompute::block) made = std::make_unique<Replay>(std::move(made));
+                const std::shared_ptr<Block> block = std::move(made);
+                return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
+                                    [=](Ctx& c, Tensor dy) {
+                                        (void)rope;  // the attention refers to it
+                                        return block->backward(c, dy).hidden();
+                                    }};
+            };
+            CHECK(gradcheck(build, TestBatch(3, 5, no_vocab).split_documents(3, true), {.x = {15, 6}}) == "");
+        }
 }

@@ -132,6 +132,39 @@ TEST_CASE("logits, last logits and loss agree") {
     }
 }
 
+TEST_CASE("what is computed again has the same bits, in a smaller frame that holds just what was planned") {
+    using enum Recompute;
+    DecoderConfig config = tiny_config();
+    config.layers = 4;
+    for (const StateTypes& types : all_types)
+        for (const NormType norm : {NormType::rms_norm, NormType::layer_norm, NormType::np_layer_norm}) {
+            config.norm_type = norm;
+            TestBatch batch(3, 11, 37);
+            batch.ignore_every(4).split_documents(5, false);
+            TestModel plain(config, types, {3, 11});
+            const Result kept = run(plain, batch);
+            CHECK(std::isfinite(kept.loss));
+            int64_t largest = plain.plan.activations;
+            for (const std::vector<Recompute>& choices :
+                 {std::vector{nothing, operations, nothing, nothing},
+                  std::vector{operations, operations, operations, operations},
+                  std::vector{nothing, block, operations, block}, std::vector{block, block, block, block}}) {
+                CAPTURE(name_of(types.master), name_of(types.compute), int(norm), int(choices[1]),
+                        int(choices[3]));
+                TestModel model(config, types, {3, 11}, 1, 1, choices);
+                CHECK(run(model, batch) == kept);
+                CHECK(model.frame.peak_bytes() == model.plan.activations);
+                CHECK(model.frame.peak_entries() == model.plan.frame_entries);
+                CHECK(model.temp.peak() == model.plan.temporaries);
+                CHECK(model.plan.activations < largest);
+                largest = model.plan.activations;
+                model.scalars.loss = 0;
+                model.evaluate(batch);
+                CHECK(model.scalars.loss == kept.loss);
+            }
+        }
+}
+
 TEST_CASE("a token does not see later ones, other sequences or other documents") {
     TestModel model(tiny_config(), f64, {2, 9});
     TestBatch batch(2, 9, 37);

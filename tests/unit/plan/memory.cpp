@@ -198,25 +198,14 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
     plan.state.moments = int64_t(2) << 30;
     plan.state.gradients = int64_t(1) << 29;
     plan.activations = int64_t(3) << 30;
-    CHECK_NOTHROW(require_fits(plan, plan.total()));
-    CHECK_THROWS_AS(require_fits(plan, plan.total() - 1), ConfigError);
-    CHECK_THROWS_WITH(
-        require_fits(plan, int64_t(4) << 30),
-        "the run needs 6.50 GiB per rank, but this host allows 4.00 GiB; the largest terms: "
-        "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Lower "
-        "training.local_batch_size (global_batch_size keeps the step's size by accumulation) or "
-        "training.seq_len");
-    plan.activations = 1 << 20;
-    CHECK_THROWS_WITH(require_fits(plan, int64_t(2) << 30),
-                      Catch::EndsWith("optimizer moments 2.00 GiB, weights 1.00 GiB, gradients 512 MiB. "
-                                      "Choose a smaller model.flavor"));
-}
-
-TEST_CASE("texts that do not fit side by side are refused in generation's own words") {
-    const Decoder decoder(tiny_config(), {}, 19);
-    const MemoryPlan plan = plan_generation(decoder, KvCache(2, 3, 19, 12, Dtype::f32), 1);
-    CHECK_THAT(plan.text(1 << 30), Catch::Contains("cache of keys and values        10.7 KiB"));
-    CHECK_THROWS_WITH(require_fits(plan, 1), Catch::EndsWith(". Lower --context or --batch"));
+    const auto never = []() -> std::string { throw LogicError("asked for a remedy without need"); };
+    const auto remedy = [] { return "Take a larger machine"; };
+    CHECK_NOTHROW(require_fits(plan, plan.total(), never));
+    CHECK_THROWS_AS(require_fits(plan, plan.total() - 1, remedy), ConfigError);
+    CHECK_THROWS_WITH(require_fits(plan, int64_t(4) << 30, remedy),
+                      "the run needs 6.50 GiB per rank, but this host allows 4.00 GiB; the largest terms: "
+                      "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Take a larger "
+                      "machine");
 }
 
 TEST_CASE("a 405B model is planned without its memory") {
@@ -225,5 +214,5 @@ TEST_CASE("a 405B model is planned without its memory") {
     const MemoryPlan plan = plan_training(decoder, {1, 8192}, {}, 8);
     CHECK(plan.total() > int64_t(18) * 405853388800);
     CHECK(resident_bytes() - before < (int64_t(64) << 20));
-    CHECK_THROWS_WITH(require_fits(plan, memory_limit_bytes()), Catch::Contains("optimizer moments"));
+    CHECK_THAT(plan.text(1), Catch::Contains("optimizer moments"));
 }

@@ -304,8 +304,6 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
           "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
     CHECK(error_of({"--model.name=qwen3"}) ==
           "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
-    CHECK(error_of({"--activation_checkpoint.mode=full"}) ==
-          "activation_checkpoint.mode = \"full\": is not built yet; what works is none");
     CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));

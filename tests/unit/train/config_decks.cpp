@@ -184,7 +184,8 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"none\"",
                           "\"alltoall\"",
                           "\"deepep\"",
-                          "\"rowwise\""};
+                          "\"rowwise\"",
+                          "\"op\""};
         INFO(option.name);
         bool changed = false;
         for (const std::string& candidate : candidates) {

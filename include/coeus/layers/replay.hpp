@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replay: a block of which the frame keeps the input alone; the backward runs the forward again (Chen et al.
+// 2016).
+#pragma once
+
+#include "coeus/layers/block.hpp"
+
+namespace coeus {
+
+class Replay : public Block {
+public:
+    explicit Replay(std::unique_ptr<Block> block) : block_(std::move(block)) {}
+
+    Flow forward(Ctx& c, Flow in) const override;
+    Flow backward(Ctx& c, Flow dout) const override;
+
+private:
+    std::unique_ptr<Block> block_;
+};
+
+}  // namespace coeus

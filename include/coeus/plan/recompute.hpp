@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backward computes again, block by block, and what that saves and costs: found by planning the
+// choices, not by formulas of their own.
+#pragma once
+
+#include "coeus/layers/recompute.hpp"
+#include "coeus/plan/memory.hpp"
+
+#include <functional>
+
+namespace coeus {
+
+/// What a run asks for ([activation_checkpoint]).
+struct RecomputeOptions {
+    enum class Mode : uint8_t {
+        nothing,
+        operations,  ///< of every block
+        blocks,      ///< every n-th whole
+        budget       ///< the least computation whose frame fits
+    };
+    Mode mode = Mode::nothing;
+    int64_t every = 1;  ///< blocks: with 2 the second, the fourth, ... (torchtitan's counting)
+    double budget = 1;  ///< between the frames of all blocks computed again (0) and of none (1)
+};
+
+struct RecomputePlan {
+    std::vector<Recompute> blocks;  ///< one for each block; empty: nothing
+    int64_t frame = 0;              ///< bytes of a micro-batch's frame
+    int64_t frame_without = 0;      ///< the same where nothing is computed again
+    double extra = 0;               ///< share of the arithmetic of forward and backward that comes on top
+
+    /// "Recomputed: ..." in one line; "" where nothing is.
+    std::string text() const;
+};
+
+/// Plans a micro-batch's training with such choices for the blocks.
+using PlanOfChoices = std::function<MemoryPlan(const std::vector<Recompute>&)>;
+
+RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of);
+
+}  // namespace coeus

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to change in a deck whose run does not fit into memory: found by planning what could be changed, the
+// cheapest in time first.
+#pragma once
+
+#include "coeus/train/engine.hpp"
+
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// One way to run the same steps in less memory.
+struct Alternative {
+    EngineOptions options;
+    double cost = 0;                ///< a rough share of a step's time that it adds, in percent
+    std::vector<std::string> says;  ///< the settings that change, as in a deck
+};
+
+/// All there are with as many ranks: activation checkpointing, smaller micro-batches with accumulation,
+/// shards instead of replicas, tensor parallelism, and these together. The cheapest first.
+std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
+
+/// One sentence: the cheapest alternative that fits; else the smallest, and how many ranks would do.
+std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes);
+
+}  // namespace coeus

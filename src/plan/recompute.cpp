@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/plan/recompute.hpp"
+
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+using Choices = std::vector<Recompute>;
+
+// Whether place i of n is one of k that lie evenly among them: pipeline stages get equal shares.
+bool is_among(int64_t i, int64_t k, int64_t n) {
+    return (i + 1) * k / n > i * k / n;
+}
+
+// `blocks` whole blocks, and the operations of `operations` of the others.
+Choices choices_of(int64_t layers, int64_t operations, int64_t blocks) {
+    Choices choices;
+    const int64_t others = layers - blocks;
+    for (int64_t i = 0, other = 0; i < layers; ++i) {
+        if (is_among(i, blocks, layers))
+            choices.push_back(Recompute::block);
+        else
+            choices.push_back(is_among(other++, operations, others) ? Recompute::operations
+                                                                    : Recompute::nothing);
+    }
+    return choices;
+}
+
+// The cheapest choices whose frame has at most `limit` bytes. More operations, and more blocks after the
+// first, make a frame smaller; only their numbers matter.
+Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_of) {
+    Choices best = choices_of(layers, 0, layers);
+    double best_flops = plan_of(best).flops;
+    const auto fits = [&](int64_t operations, int64_t blocks) {
+        const Choices choices = choices_of(layers, operations, blocks);
+        const MemoryPlan plan = plan_of(choices);
+        if (double(plan.activations) > limit) return false;
+        if (plan.flops < best_flops) {
+            best_flops = plan.flops;
+            best = choices;
+        }
+        return true;
+    };
+    // without a whole block: the fewest operations
+    int64_t fewest = 0, most = layers;
+    while (fewest < most) {
+        const int64_t middle = (fewest + most) / 2;
+        if (fits(middle, 0))
+            most = middle;
+        else
+            fewest = middle + 1;
+    }
+    fits(fewest, 0);
+    // the more whole blocks, the fewer operations
+    int64_t operations = layers - 1;
+    for (int64_t blocks = 1; blocks <= layers; ++blocks) {
+        if (plan_of(choices_of(layers, 0, blocks)).flops >= best_flops) break;
+        operations = std::min(operations, layers - blocks);
+        while (fits(operations, blocks) && operations > 0) --operations;
+    }
+    return best;
+}
+
+Choices choose(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of) {
+    Choices choices;
+    switch (options.mode) {
+        case RecomputeOptions::Mode::nothing: break;
+        case RecomputeOptions::Mode::operations: choices = choices_of(layers, layers, 0); break;
+        case RecomputeOptions::Mode::blocks:
+            for (int64_t i = 0; i < layers; ++i)
+                choices.push_back((i + 1) % options.every == 0 ? Recompute::block : Recompute::nothing);
+            break;
+        case RecomputeOptions::Mode::budget: {
+            const double none = double(plan_of({}).activations),
+                         full = double(plan_of(choices_of(layers, 0, layers)).activations);
+            choices = cheapest_within(full + options.budget * (none - full), layers, plan_of);
+        }
+    }
+    const bool nothing = std::all_of(choices.begin(), choices.end(),
+                                     [](Recompute choice) { return choice == Recompute::nothing; });
+    return nothing ? Choices{} : choices;
+}
+
+}  // namespace
+
+RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of) {
+    RecomputePlan plan;
+    plan.blocks = choose(options, layers, plan_of);
+    if (plan.blocks.empty()) return plan;
+    const MemoryPlan with = plan_of(plan.blocks), without = plan_of({});
+    plan.frame = with.activations;
+    plan.frame_without = without.activations;
+    plan.extra = with.flops / without.flops - 1;
+    return plan;
+}
+
+std::string RecomputePlan::text() const {
+    if (blocks.empty()) return "";
+    const auto whole = std::count(blocks.begin(), blocks.end(), Recompute::block),
+               operations = std::count(blocks.begin(), blocks.end(), Recompute::operations);
+    std::string what;
+    if (whole > 0) what = fmt::format("{} of {} blocks whole", whole, blocks.size());
+    if (operations > 0)
+        what += fmt::format("{}norms and activation functions of {}", whole > 0 ? ", " : "",
+                            whole > 0 ? fmt::format("{} others", operations)
+                                      : fmt::format("{} of {} blocks", operations, blocks.size()));
+    return fmt::format(
+        "Recomputed in the backward: {}; a frame takes {} instead of {}, for {:.2g}% more arithmetic", what,
+        bytes_text(double(frame)), bytes_text(double(frame_without)), 100 * extra);
+}
+
+}  // namespace coeus

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a mesh against what its processes take of the machine, libraries included.
+#include "coeus/base/text.hpp"
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("memory: a process of any mesh takes what was planned") {
+    const Communicator world = Communicator::world("world");
+    int number = 0;
+    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, tp})) {
+        ++number;
+        // more tables than work: 100 MiB and more, soon trained
+        MeshCase c = {.mesh = shape, .model = tiny_config()};
+        c.model.dim = 256;
+        c.model.heads = c.model.kv_heads = 8;
+        c.model.head_dim = 32;
+        c.model.vocab = 16384 * shape.tp;
+        c.types = {Dtype::f32, number % 2 ? Dtype::f32 : Dtype::bf16};
+        c.sequences = 2;
+        c.seq_len = 128;
+        c.recompute = {.mode = RecomputeOptions::Mode(number % 3)};
+        c.gather = {.weights = number % 2 ? Keep::neighbours : Keep::all, .streams = Stream::Mode::threaded};
+        const Mesh mesh(world.split(0, "world"), shape);
+        MeshRun run(c, mesh);
+        for (const int64_t step : {1, 2}) {
+            TestBatch batch = batch_of_step(c, uint64_t(step));
+            CHECK(run.step(step, batch));
+        }
+        const double taken = double(resident_bytes() - resident_at_start),
+                     planned = double(run.engine.plan().total());
+        INFO(c.name() << ": " << bytes_text(taken) << " taken, " << bytes_text(planned) << " planned");
+        CHECK(planned > 100 << 20);
+        CHECK(taken >= 0.97 * planned);
+        CHECK(taken <= 1.03 * planned + double(growth_allowance - (1 << 20)));  // of a sanitizer
+    }
+}

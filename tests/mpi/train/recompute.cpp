@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations that are computed again have the same bits, in every type and on every mesh.
+#include "support/mesh_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Mode = RecomputeOptions::Mode;
+
+namespace {
+
+struct Result {
+    std::vector<double> losses;
+    std::map<std::string, std::vector<double>> gradients, weights;
+    bool operator==(const Result&) const = default;
+};
+
+Result two_steps(const MeshCase& c, const Mesh& mesh) {
+    MeshRun run(c, mesh);
+    Result result;
+    for (const int64_t step : {1, 2}) {
+        TestBatch batch = batch_of_step(c, uint64_t(step));
+        CHECK(run.step(step, batch));
+        result.losses.push_back(run.engine.scalars().loss);
+    }
+    result.gradients = run.whole(&Storage::gradient);
+    result.weights = run.whole(&Storage::master);
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("recomputation: the same bits as without it, on every mesh") {
+    const Communicator world = Communicator::world("world");
+    const std::vector<StateTypes> all_types = {
+        {Dtype::f64, Dtype::f64}, {Dtype::f32, Dtype::f32}, {Dtype::f32, Dtype::bf16}};
+    const std::vector<RecomputeOptions> modes = {{.mode = Mode::operations},
+                                                 {.mode = Mode::blocks},
+                                                 {.mode = Mode::blocks, .every = 2},
+                                                 {.mode = Mode::budget, .budget = 0.6}};
+    size_t number = 0;
+    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, tp})) {
+        const Mesh mesh(world.split(0, "world"), shape);
+        ++number;
+        for (size_t t = 0; t < all_types.size(); ++t) {
+            if (world.size() > 4 && t != number % all_types.size()) continue;
+            const StateTypes& types = all_types[t];
+            MeshCase c = {
+                .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
+            c.model.heads = c.model.kv_heads = 8;
+            c.model.layers = 3;
+            const Result kept = two_steps(c, mesh);
+            for (const RecomputeOptions& mode : modes) {
+                c.recompute = mode;
+                INFO(c.name() << ", " << name_of(types.compute) << ", mode " << int(mode.mode));
+                CHECK(two_steps(c, mesh) == kept);
+            }
+        }
+    }
+}

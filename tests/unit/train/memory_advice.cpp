@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Advice on memory: it fits, nothing cheaper does, and a deck that follows it gets what was promised.
+#include "coeus/train/memory_advice.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/setup.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const Words deck = {"--dry_run", "--model.flavor=debugmodel", "--training.seq_len=128",
+                    "--training.local_batch_size=4", "--parallelism.data_parallel_replicate_degree=4"};
+
+struct Planned {
+    DecoderConfig model;
+    EngineOptions options;
+    int64_t total() const { return Engine(model, options).plan().total(); }
+};
+
+Planned planned(const Words& arguments, int ranks) {
+    const Config config = parse_command_line(arguments).config;
+    return {model_from_deck(config), engine_options(config, mesh_shape(config, ranks), 0, 1)};
+}
+
+// "--key=value" of each "key = value" of an advice.
+Words settings_in(const std::string& advice) {
+    Words settings;
+    const size_t begin = advice.find(": ") + 2, end = advice.rfind(", which needs");
+    std::string rest = advice.substr(begin, end - begin) + ", ";
+    for (size_t comma = 0; (comma = rest.find(", ")) != std::string::npos; rest.erase(0, comma + 2)) {
+        std::string one = rest.substr(0, comma);
+        std::erase(one, ' ');
+        std::erase(one, '"');
+        settings.push_back("--" + one);
+    }
+    return settings;
+}
+
+Words joined(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+}  // namespace
+
+TEST_CASE("memory advice: alternatives train the same sequences on as many ranks") {
+    const Planned now = planned(deck, 4);
+    const std::vector<Alternative> all = alternatives(now.model, now.options);
+    CHECK(all.size() == 3 * 4 * 3 - 1);  // kept, meshes, batches; without what is there
+    std::set<Words> different;
+    double cost = 0;
+    for (const Alternative& alternative : all) {
+        const EngineOptions& o = alternative.options;
+        CHECK(o.mesh.ranks() == 4);
+        CHECK(o.training.sequences * o.mesh.size(dp) * o.micro_batches == 16);
+        CHECK(o.training.seq_len == 128);
+        CHECK(alternative.cost >= cost);
+        cost = alternative.cost;
+        CHECK(!alternative.says.empty());
+        different.insert(alternative.says);
+    }
+    CHECK(different.size() == all.size());
+    CHECK(all.front().says == Words{R"(activation_checkpoint.mode = "selective")",
+                                    R"(activation_checkpoint.selective_ac_option = "op")"});
+}
+
+TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would") {
+    const Planned now = planned(deck, 4);
+    std::vector<int64_t> totals;
+    for (const Alternative& alternative : alternatives(now.model, now.options))
+        totals.push_back(Planned{now.model, alternative.options}.total());
+    const int64_t least = *std::min_element(totals.begin(), totals.end()), most = now.total();
+    std::set<std::string> given;
+    for (int64_t part = 0; part < 20; ++part) {
+        const int64_t limit = least + (most - 1 - least) * part / 19;
+        const std::string advice = memory_advice(now.model, now.options, limit);
+        CAPTURE(limit, advice);
+        REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
+        const Planned then = planned(joined(deck, settings_in(advice)), 4);
+        const int64_t total = then.total();
+        CHECK(total <= limit);
+        CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(total))));
+        const auto first =
+            std::find_if(totals.begin(), totals.end(), [&](int64_t bytes) { return bytes <= limit; });
+        CHECK(*first == total);
+        given.insert(advice);
+    }
+    CHECK(given.size() >= 5);
+}
+
+TEST_CASE("memory advice: what is in use already is not advised") {
+    const Planned now = planned(
+        joined(deck, {"--activation_checkpoint.mode=full", "--parallelism.data_parallel_replicate_degree=1",
+                      "--training.local_batch_size=1"}),
+        1);
+    CHECK(alternatives(now.model, now.options).empty());
+    CHECK_THAT(memory_advice(now.model, now.options, now.total() / 2),
+               Contains("ranks would do: with parallelism.data_parallel_shard_degree = "));
+    CHECK_THAT(memory_advice(now.model, now.options, 1 << 20),
+               Contains("No change of the deck fits this model in here") && Contains("model.flavor"));
+}
+
+TEST_CASE("memory advice: the ranks that would do") {
+    const Planned now = planned(joined(deck, {"--parallelism.data_parallel_replicate_degree=1"}), 1);
+    const int64_t limit = int64_t(48) << 20;
+    const std::string advice = memory_advice(now.model, now.options, limit);
+    CAPTURE(advice);
+    REQUIRE_THAT(advice, Contains("ranks would do: with parallelism.data_parallel_shard_degree = ") &&
+                             Contains("activation_checkpoint.mode = \"full\"") &&
+                             Contains("training.local_batch_size = 1"));
+    const int ranks = std::stoi(advice);
+    const Words following =
+        joined(deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=1",
+                      "--parallelism.data_parallel_replicate_degree=1"});
+    CHECK(planned(following, ranks).total() <= limit);
+    CHECK(planned(following, ranks / 2).total() > limit);
+}
