@@ -312,6 +312,8 @@ std::vector<KernelCase> test_cases() {
     list.push_back(gemm_case(130, 75, 301, true, false, R::accumulate, true));
     for (R residual : {R::none, R::accumulate, R::other})
         for (bool ta : {false, true}) list.push_back(gemm_case(37, 41, 29, ta, !ta, residual, ta, 5));
+    for (R residual : {R::none, R::other, R::accumulate})
+        list.push_back(gemm_case(21, 17, 9001, false, false, residual));
     list.push_back(gemm_case(0, 4, 3, false, false, R::none));
     list.push_back(gemm_case(3, 0, 4, false, true, R::none));
     list.push_back(gemm_case(3, 4, 0, false, true, R::none));
