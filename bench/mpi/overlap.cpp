@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of its communication a data-parallel step hides: mpirun -n 2 build/bench/mpi_overlap. Each collective of
-// the streams is made slower by 5 ms of latency that takes no processor time, as a network would.
+// How much of its communication a data-parallel step hides: mpirun -n 2 build/bench/mpi_overlap. Each
+// collective of the streams is made slower by 5 ms of latency that takes no processor time, as a network
+// would.
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/comm/mpi.hpp"
@@ -74,8 +75,8 @@ std::string measure(const char* what, const MeshShape& shape, Dtype compute) {
     }
     mesh.observe(nullptr);
     mesh.world().barrier();
-    return fmt::format("== {}: 3 steps, 5 ms of latency in each collective beside the computation\n{}\n", what,
-                       tracer.overlap());
+    return fmt::format("== {}: 3 steps, 5 ms of latency in each collective beside the computation\n{}\n",
+                       what, tracer.overlap());
 }
 
 }  // namespace

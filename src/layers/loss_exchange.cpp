@@ -34,7 +34,8 @@ public:
         c.tp.all_gather(all, own);
         c.k.zero(c.exec, at_label);
         for (int rank = 0; rank < ranks; ++rank) {
-            const Tensor theirs = all.slice_rows(rank * n, n).slice_cols(0, output.part(c.tp.size(), rank).rows);
+            const Tensor theirs =
+                all.slice_rows(rank * n, n).slice_cols(0, output.part(c.tp.size(), rank).rows);
             c.k.log_sum_exp(c.exec, parts.slice_rows(rank, 1).reshape({n}), elsewhere, theirs, labels,
                             part_of(output, c.tp, rank));
             c.k.add(c.exec, at_label, elsewhere);

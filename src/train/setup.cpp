@@ -121,10 +121,11 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
     if (mesh.cp > 1)
-        lines.push_back(fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
-                                    mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
-                                    config.parallelism.context_parallel_load_balancer,
-                                    config.parallelism.context_parallel_rotate_method));
+        lines.push_back(
+            fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
+                        mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
+                        config.parallelism.context_parallel_load_balancer,
+                        config.parallelism.context_parallel_rotate_method));
     if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
         lines.push_back(recomputed);
     lines.push_back(engine.plan().text(memory_limit_bytes()));

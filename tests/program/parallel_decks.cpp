@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every deck of tests/decks (torchtitan's list of integration tests, shortened) trains on as many ranks as its
-// degrees ask for as it does on one: all digits in float64, roughly in bfloat16.
+// Every deck of tests/decks (torchtitan's list of integration tests, shortened) trains on as many ranks as
+// its degrees ask for as it does on one: all digits in float64, roughly in bfloat16.
 #include "coeus/file/toml.hpp"
 #include "program/tiny_run.hpp"
 
@@ -31,7 +31,8 @@ int ranks_of(const fs::path& deck) {
 std::vector<fs::path> all_decks() {
     std::vector<fs::path> decks;
     for (const auto& entry : fs::directory_iterator(fs::path(COEUS_SOURCE_DIR) / "tests/decks"))
-        if (entry.path().extension() == ".toml" && entry.path().stem() != "base") decks.push_back(entry.path());
+        if (entry.path().extension() == ".toml" && entry.path().stem() != "base")
+            decks.push_back(entry.path());
     std::sort(decks.begin(), decks.end());
     return decks;
 }
@@ -94,19 +95,19 @@ TEST_CASE("A mesh resumes where it was, and another mesh goes on from there") {
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(200 * 33)});
     const fs::path deck = fs::path(COEUS_SOURCE_DIR) / "tests/decks/full_checkpoint.toml";
     const auto run = [&](const std::string& name, int64_t last, const Arguments& more, int ranks) {
-        return run_deck(deck, folder / name, folder / "tokens.h5",
-                        more + Arguments{"--training.steps=" + std::to_string(last),
-                                         "--lr_scheduler.total_steps=6"},
-                        ranks);
+        return run_deck(
+            deck, folder / name, folder / "tokens.h5",
+            more + Arguments{"--training.steps=" + std::to_string(last), "--lr_scheduler.total_steps=6"},
+            ranks);
     };
     const MetricLines whole = run("whole", 6, on_one_rank(), 0);
     run("moved", 2, {}, 4);
     run("moved", 4, on_one_rank() + Arguments{"--parallelism.tensor_parallel_degree=4"}, 4);
-    const MetricLines moved =
-        run("moved", 6,
-            on_one_rank() + Arguments{"--parallelism.data_parallel_replicate_degree=2",
-                                      "--parallelism.data_parallel_shard_degree=2",
-                                      "--parallelism.tensor_parallel_degree=2", "--training.local_batch_size=1"},
-            8);
+    const MetricLines moved = run(
+        "moved", 6,
+        on_one_rank() + Arguments{"--parallelism.data_parallel_replicate_degree=2",
+                                  "--parallelism.data_parallel_shard_degree=2",
+                                  "--parallelism.tensor_parallel_degree=2", "--training.local_batch_size=1"},
+        8);
     compare(moved, whole, 1e-11);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LossExchange: how tensor-parallel ranks, each with V/P columns of the logits, come to the statistics of whole
-// rows. The context brings it.
+// LossExchange: how tensor-parallel ranks, each with V/P columns of the logits, come to the statistics of
+// whole rows. The context brings it.
 #pragma once
 
 #include "coeus/layers/context.hpp"
@@ -10,9 +10,9 @@ namespace coeus {
 class LossExchange {
 public:
     virtual ~LossExchange() = default;
-    /// parts [P, n] (acc): log sum exp of each rank's columns; at_label [n] (acc): the label's logit, whoever has
-    /// it. logits [n, V/P] and labels [n] as the kernel log_sum_exp takes them. `output`: the table [V, D] whose
-    /// parts the ranks have.
+    /// parts [P, n] (acc): log sum exp of each rank's columns; at_label [n] (acc): the label's logit, whoever
+    /// has it. logits [n, V/P] and labels [n] as the kernel log_sum_exp takes them. `output`: the table [V,
+    /// D] whose parts the ranks have.
     virtual void statistics(Ctx& c, Tensor parts, Tensor at_label, Tensor logits, Tensor labels,
                             const Param& output) const = 0;
 };

@@ -14,8 +14,8 @@ namespace coeus::cpu {
 
 namespace {
 
-// oneDNN 2.6 loses a fifth of its rate in f32 where a long depth is summed from rows of b (the head's gradient,
-// as deep as the vocabulary): such a product goes by slabs.
+// oneDNN 2.6 loses a fifth of its rate in f32 where a long depth is summed from rows of b (the head's
+// gradient, as deep as the vocabulary): such a product goes by slabs.
 constexpr int64_t deep = 8192, slab = 2048;
 
 bool onednn_in_slabs(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {
