@@ -4,6 +4,7 @@
 #include "coeus/base/text.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace coeus {
@@ -11,8 +12,8 @@ namespace coeus {
 namespace {
 
 // Percent of a step's time, roughly: what matters is their order.
-constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4, cost_of_tp = 15,
-                 cost_of_blocks = 30;
+constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4, cost_of_cp = 10,
+                 cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
 
 // Sequences of a step, which no alternative changes.
@@ -47,29 +48,39 @@ std::vector<Alternative> with_less_kept(const Alternative& now) {
     return all;
 }
 
-// The axes of the data divided otherwise among as many ranks.
+bool divides(const DecoderConfig& model, const EngineOptions& options) {
+    const int64_t tp = options.mesh.tp, cp = options.mesh.cp;
+    const bool by_heads = cp > 1 && options.context.exchange == ContextExchange::heads;
+    const int64_t heads = by_heads ? tp * cp : tp, pieces = cp > 1 ? 2 * tp * cp : tp;
+    return model.heads % heads == 0 && model.kv_heads % heads == 0 && options.training.seq_len % pieces == 0;
+}
+
+// The ranks of the data axes, all sharding now: `tp` and `cp` times as many for these axes.
+Alternative with_mesh(const Alternative& now, int tp, int cp) {
+    Alternative other = now;
+    MeshShape& mesh = other.options.mesh;
+    mesh.dp_shard = mesh.size(dp) / (tp * cp);
+    mesh.dp_replicate = 1;
+    mesh.tp *= tp;
+    mesh.cp *= cp;
+    other.cost += cost_of_sharding + cost_of_tp * std::log2(tp) + cost_of_cp * std::log2(cp);
+    if (tp > 1) other.says.push_back(fmt::format("parallelism.tensor_parallel_degree = {}", mesh.tp));
+    if (cp > 1) other.says.push_back(fmt::format("parallelism.context_parallel_degree = {}", mesh.cp));
+    if (now.options.mesh.dp_replicate > 1)
+        other.says.push_back("parallelism.data_parallel_replicate_degree = 1");
+    other.says.push_back(fmt::format("parallelism.data_parallel_shard_degree = {}", mesh.dp_shard));
+    return other;
+}
+
 std::vector<Alternative> with_other_meshes(const DecoderConfig& model, const Alternative& now) {
     std::vector<Alternative> all = {now};
-    const MeshShape& mesh = now.options.mesh;
-    const int data = mesh.size(dp);
-    double cost = now.cost;
-    for (int split = 1; split <= data; split *= 2, cost += cost_of_tp) {
-        const int64_t degree = int64_t(mesh.tp) * split;
-        if (data % split != 0 || model.heads % degree != 0 || model.kv_heads % degree != 0 ||
-            now.options.training.seq_len % degree != 0)
-            break;
-        Alternative other = now;
-        other.cost = cost + cost_of_sharding;
-        other.options.mesh.tp = int(degree);
-        other.options.mesh.dp_replicate = 1;
-        other.options.mesh.dp_shard = data / split;
-        if (other.options.mesh.dp_shard == mesh.dp_shard && split == 1) continue;
-        if (split > 1) other.says.push_back(fmt::format("parallelism.tensor_parallel_degree = {}", degree));
-        if (mesh.dp_replicate > 1) other.says.push_back("parallelism.data_parallel_replicate_degree = 1");
-        other.says.push_back(
-            fmt::format("parallelism.data_parallel_shard_degree = {}", other.options.mesh.dp_shard));
-        all.push_back(other);
-    }
+    const int data = now.options.mesh.size(dp);
+    for (int tp = 1; tp <= data; tp *= 2)
+        for (int cp = 1; tp * cp <= data; cp *= 2) {
+            if (data % (tp * cp) != 0 || (tp * cp == 1 && now.options.mesh.dp_replicate == 1)) continue;
+            Alternative other = with_mesh(now, tp, cp);
+            if (divides(model, other.options)) all.push_back(std::move(other));
+        }
     return all;
 }
 

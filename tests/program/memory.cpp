@@ -29,7 +29,7 @@ TEST_CASE("Whatever is computed again, the figures are the same") {
         {{mode + "selective", option + "op"},
          ": norms and activation functions of 4 of 4 blocks; a frame takes "},
         {{mode + "selective"}, ": 2 of 4 blocks whole; a frame takes "},
-        {{mode + "memory_budget", "--activation_checkpoint.memory_budget=0.2"}, " of 4 blocks whole"}};
+        {{mode + "memory_budget", "--activation_checkpoint.memory_budget=0.2"}, ": "}};
     for (size_t i = 0; i < modes.size(); ++i) {
         const auto [output, metrics] = run("mode" + std::to_string(i), modes[i].first);
         INFO(output);
@@ -69,7 +69,7 @@ TEST_CASE("Every rank writes snapshots of its memory, beside profile and traces"
 TEST_CASE("A run that does not fit is refused with what would do, a dry run says it") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    const Arguments huge = {"--model.ffn_hidden=4194304", "--model.dim=8192"};
+    const Arguments huge = {"--model.ffn_hidden=32768", "--model.dim=2048", "--model.n_layers=256"};
     const Outcome run = run_coeus(tiny_run(folder / "out", folder / "tokens.h5", huge), 2, {}, folder.path());
     CHECK(run.exit_code == 2);
     CHECK_THAT(run.output, Contains("the run needs ") && Contains("the largest terms: ") &&

@@ -18,7 +18,7 @@ struct Alternative {
 };
 
 /// All there are with as many ranks: activation checkpointing, smaller micro-batches with accumulation,
-/// shards instead of replicas, tensor parallelism, and these together. The cheapest first.
+/// shards instead of replicas, context and tensor parallelism, and these together. The cheapest first.
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
 
 /// One sentence: the cheapest alternative that fits; else the smallest, and how many ranks would do.
