@@ -40,7 +40,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
                                                  {.mode = Mode::blocks, .every = 2},
                                                  {.mode = Mode::budget, .budget = 0.6}};
     size_t number = 0;
-    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, tp})) {
+    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp})) {
         const Mesh mesh(world.split(0, "world"), shape);
         ++number;
         for (size_t t = 0; t < all_types.size(); ++t) {
@@ -50,6 +50,8 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
             c.model.heads = c.model.kv_heads = 8;
             c.model.layers = 3;
+            c.seq_len = 16;
+            c.context.exchange = ContextExchange(number % 3);
             const Result kept = two_steps(c, mesh);
             for (const RecomputeOptions& mode : modes) {
                 c.recompute = mode;
