@@ -41,19 +41,26 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
     const ShardPlace& place = parameters.place();
     std::vector<CheckpointTensor> all;
     const auto add = [&](const char* group, Tensor Storage::*member) {
-        for (const Storage& storage : parameters.storages()) {
-            for (const Param& param : storage.params()) {
-                const Storage::Piece piece = storage.owned(param, storage.*member);
+        for (const Storage* storage : parameters.model()) {
+            for (const Param& param : storage->params()) {
+                CheckpointTensor& tensor = all.emplace_back();
+                tensor.path = group + param.name;
+                tensor.shape = param.shape;
+                const Tensor rows = storage->*member;
+                if (!rows) {  // another pipeline rank's
+                    const Shape none = param.shape.rank == 1 ? Shape{0} : Shape{0, param.shape.cols()};
+                    tensor.local = Tensor(nullptr, parameters.types().master, none);
+                    continue;
+                }
+                const Storage::Piece piece = storage->owned(param, rows);
+                tensor.local = piece.rows;
+                tensor.first_row = piece.first_row;
+                tensor.first_col = piece.first_col;
                 // every tensor-parallel rank has all of what they do not divide
                 const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
-                const int copies = divided ? 1 : place.tp, copy = divided ? 0 : place.tp_rank;
-                all.push_back({.path = group + param.name,
-                               .shape = param.shape,
-                               .local = piece.rows,
-                               .first_row = piece.first_row,
-                               .first_col = piece.first_col,
-                               .replica = replicas.rank() * copies + copy,
-                               .replicas = replicas.size() * copies});
+                const int on_tp = divided ? 1 : place.tp, number = divided ? 0 : place.tp_rank;
+                tensor.replica = (replicas.rank() * param.copies + param.copy) * on_tp + number;
+                tensor.replicas = replicas.size() * param.copies * on_tp;
             }
         }
     };

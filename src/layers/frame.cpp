@@ -7,8 +7,9 @@
 
 namespace coeus {
 
-Frame::Frame(int64_t bytes, size_t entries) : memory_(bytes, "activations") {
+Frame::Frame(int64_t bytes, size_t entries, size_t owed) : memory_(bytes, "activations") {
     kept_.reserve(entries);
+    owed_.reserve(owed);
 }
 
 void Frame::push(const void* owner, Tensor tensor) {
@@ -30,6 +31,25 @@ Tensor Frame::pop(const void* owner) {
 
 void Frame::later(Ctx& c, const WeightGradient& gradient) {
     if (!gradient.storage->trainable()) return;
+    if (!owing_) return add(c, gradient);
+    WeightGradient& owed = owed_.emplace_back(gradient);
+    peak_owed_ = std::max(peak_owed_, owed_.size());
+    for (const auto& [is_lent, tensor] :
+         {std::pair(gradient.x_is_lent, &owed.x), std::pair(gradient.dy_is_lent, &owed.dy)}) {
+        if (!is_lent) continue;
+        const Tensor lent = *tensor;
+        *tensor = keep(lent.dtype, lent.shape);
+        c.k.cast(c.exec, *tensor, lent);
+    }
+}
+
+void Frame::pay(Ctx& c, size_t unit) {
+    for (const WeightGradient& gradient : owed_)
+        if (gradient.storage->unit() == unit) add(c, gradient);
+    std::erase_if(owed_, [&](const WeightGradient& gradient) { return gradient.storage->unit() == unit; });
+}
+
+void Frame::add(Ctx& c, const WeightGradient& gradient) {
     const Tensor g = gradient.storage->g;
     const Scope temps(c.temp);
     const Tensor x = gradient.x_is_scattered ? gather_tokens(c, gradient.x) : gradient.x;

@@ -22,7 +22,11 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
         scatter_tokens(c, dx, parts);
     }
     const Scope temps(c.temp);
-    c.frame.later(c, {.storage = weight_, .x = input_.recall(c), .dy = dy, .x_is_scattered = true});
+    c.frame.later(c, {.storage = weight_,
+                      .x = input_.recall(c),
+                      .dy = dy,
+                      .x_is_scattered = true,
+                      .x_is_lent = input_.is_recomputed()});
     return dx;
 }
 
@@ -45,7 +49,11 @@ Tensor RowLinear::backward(Ctx& c, Tensor dy) const {
     const Scope temps(c.temp);
     const Tensor all = gather_tokens(c, dy);
     c.k.gemm(c.exec, dx, all, weight_->w, {});
-    c.frame.later(c, {.storage = weight_, .x = input_.recall(c), .dy = all});
+    c.frame.later(c, {.storage = weight_,
+                      .x = input_.recall(c),
+                      .dy = all,
+                      .x_is_lent = input_.is_recomputed(),
+                      .dy_is_lent = true});
     return dx;
 }
 

@@ -5,6 +5,7 @@
 
 #include "coeus/layers/replay.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace coeus {
@@ -69,35 +70,56 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
 }  // namespace
 
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
-                 const ShardPlace& place, const std::vector<Recompute>& recompute)
+                 const ShardPlace& place, const std::vector<DecoderPart>& parts,
+                 const std::vector<Recompute>& recompute)
     : config_(config),
+      parts_(parts),
       parameters_(types, place),
       rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
+    const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
+    const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
-    parameters_.begin_unit(config.tied ? 2 : 1);
+    const auto begin_unit = [&](bool here, int uses = 1) {
+        parameters_.set_here(here);
+        return here ? parameters_.begin_unit(uses) : 0;
+    };
+
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
+    embedding_unit_ = begin_unit(embeds || (config.tied && heads), config.tied && embeds && heads ? 2 : 1);
+    const bool shared = config.tied && embeds != heads;
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
                                             .shape = {config.vocab, config.dim},
                                             .init = config.tied ? output_init : Init::normal(1),
-                                            .shard = {.tp = Split::rows}});
-    embedding_ = std::make_unique<Embedding>(table);
-    if (config.tied)
-        head_ = std::make_unique<LossHead>(make_norm(parameters_, "norm", config, Output::recomputed), table);
+                                            .shard = {.tp = Split::rows},
+                                            .copies = shared ? 2 : 1,
+                                            .copy = shared && heads ? 1 : 0});
+    if (shared) shared_table_ = &table;
+    if (embeds) embedding_ = std::make_unique<Embedding>(table);
+    if (config.tied) {
+        parameters_.set_here(heads);
+        auto norm = make_norm(parameters_, "norm", config, Output::recomputed);
+        head_unit_ = embedding_unit_;
+        if (heads) head_ = std::make_unique<LossHead>(std::move(norm), table);
+    }
     for (int64_t layer = 0; layer < config.layers; ++layer) {
-        parameters_.begin_unit();
-        blocks_.push_back(make_block(parameters_, layer, config, rope_,
-                                     recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]));
+        const bool here = has(
+            [&](const DecoderPart& part) { return layer >= part.first_layer && layer < part.last_layer; });
+        block_units_.push_back(begin_unit(here));
+        std::unique_ptr<Block> block =
+            make_block(parameters_, layer, config, rope_,
+                       recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]);
+        blocks_.push_back(here ? std::move(block) : nullptr);
     }
     if (config.tied) return;
-    parameters_.begin_unit();
+    head_unit_ = begin_unit(heads);
     auto norm = make_norm(parameters_, "norm", config, Output::recomputed);
     const Storage& output = parameters_.add({.name = "output.weight",
                                              .shape = {config.vocab, config.dim},
                                              .init = output_init,
                                              .shard = {.tp = Split::rows}});
-    head_ = std::make_unique<LossHead>(std::move(norm), output);
+    if (heads) head_ = std::make_unique<LossHead>(std::move(norm), output);
 }
 
 }  // namespace coeus

@@ -21,7 +21,8 @@ void Adam::begin_step(StepScalars& scalars, uint64_t step, double learning_rate,
 void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                         StepScalars& scalars, double max_norm, const Communicator& owners) const {
     for (const Storage& storage : parameters.storages()) {
-        const bool counted_elsewhere = storage.is_partial() && parameters.place().tp_rank > 0;
+        const bool counted_elsewhere =
+            (storage.is_partial() && parameters.place().tp_rank > 0) || storage.params().front().copy > 0;
         if (storage.trainable() && !counted_elsewhere)
             kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
     }

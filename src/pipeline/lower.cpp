@@ -75,20 +75,4 @@ Timetable lower(const Timetable& table, const CostModel& cost) {
     return lowered;
 }
 
-std::vector<int> peak_received(const Timetable& lowered) {
-    std::vector<int> peaks;
-    for (int rank = 0; rank < lowered.ranks(); ++rank) {
-        int waiting = 0, peak = 0;
-        for (const Cell& cell : lowered.rows[size_t(rank)]) {
-            for (const Action& action : cell) {
-                if (!action.computes() && !action.sends()) peak = std::max(peak, ++waiting);
-                const auto need = pipeline::need_of(action, lowered.stages());
-                if (need && lowered.placement.rank_of(need->stage) != rank) --waiting;
-            }
-        }
-        peaks.push_back(peak);
-    }
-    return peaks;
-}
-
 }  // namespace coeus

@@ -58,6 +58,10 @@ Timetable Schedule::timetable(const PipelineShape& shape) const {
     return table;
 }
 
+Timetable one_stage() {
+    return pipeline::one_f_one_b.timetable({});
+}
+
 const std::vector<Schedule>& schedules() {
     using namespace pipeline;
     static const std::vector<Schedule> all = {

@@ -6,83 +6,112 @@ namespace coeus {
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
-void Stage::prefetch(size_t unit) const {
-    if (gathered_) gathered_->prefetch(unit);
+// The unit of a layer of this part, or of the head behind the last.
+void Stage::prefetch_layer(int64_t layer) const {
+    if (!gathered_ || layer < part_.first_layer) return;
+    if (layer < part_.last_layer)
+        gathered_->prefetch(decoder_->block_unit(size_t(layer)));
+    else if (part_.head)
+        gathered_->prefetch(decoder_->head_unit());
 }
 
-void Stage::forward_backward(Ctx& c) const {
-    const FrameScope kept(c.frame);
-    const auto& blocks = decoder_->blocks();
-    const size_t embedding = decoder_->embedding_unit(), head = decoder_->head_unit();
-    const auto unit_of = [&](size_t block) {
-        return block < blocks.size() ? decoder_->block_unit(block) : head;
-    };
-
+Flow Stage::forward(Ctx& c, Flow in) const {
     Flow flow;
-    {
-        const WeightLease weights(gathered_, embedding);
-        prefetch(unit_of(0));
+    if (part_.embedding) {
+        const WeightLease weights(gathered_, decoder_->embedding_unit());
+        prefetch_layer(part_.first_layer);
         flow = decoder_->embedding().forward(c);
+    } else {
+        flow = c.frame.keep(in.hidden().dtype, in.hidden().shape);
+        c.k.cast(c.exec, flow.hidden(), in.hidden());
     }
-    for (size_t b = 0; b < blocks.size(); ++b) {
-        const WeightLease weights(gathered_, unit_of(b));
-        prefetch(unit_of(b + 1));
-        flow = blocks[b]->forward(c, flow);
+    for (int64_t layer = part_.first_layer; layer < part_.last_layer; ++layer) {
+        const WeightLease weights(gathered_, decoder_->block_unit(size_t(layer)));
+        prefetch_layer(layer + 1);
+        flow = decoder_->blocks()[size_t(layer)]->forward(c, flow);
     }
-    Flow gradient;
-    {
-        const WeightLease weights(gathered_, head);
-        const GradientLease gradients(gathered_, head);
-        decoder_->head().forward(c, flow.hidden());
-        gradient = decoder_->head().backward(c);
-    }
-    for (size_t b = blocks.size(); b-- > 0;) {
-        const WeightLease weights(gathered_, unit_of(b));
-        if (b > 0) prefetch(unit_of(b - 1));
-        const GradientLease gradients(gathered_, unit_of(b));
-        gradient = blocks[b]->backward(c, gradient);
-    }
-    const GradientLease gradients(gathered_, embedding);
-    decoder_->embedding().backward(c, gradient.hidden());
+    if (!part_.head) return flow;
+    const WeightLease weights(gathered_, decoder_->head_unit());
+    const GradientLease gradients(gathered_, decoder_->head_unit());
+    decoder_->head().forward(c, flow.hidden());
+    c.frame.push(this, decoder_->head().backward(c));
+    return {};
 }
 
-Tensor Stage::hidden_without_backward(Ctx& c) const {
-    const auto& blocks = decoder_->blocks();
+Flow Stage::backward(Ctx& c, Flow gradient) const {
+    if (part_.head) {
+        const Tensor of_head = c.frame.pop(this);
+        if (gradient.count > 0)
+            c.k.cast(c.exec, gradient.hidden(), of_head);
+        else
+            gradient = of_head;
+    }
+    for (int64_t layer = part_.last_layer; layer-- > part_.first_layer;) {
+        const size_t unit = decoder_->block_unit(size_t(layer));
+        const WeightLease weights(gathered_, unit);
+        prefetch_layer(layer - 1);
+        const GradientLease gradients(gathered_, unit);
+        gradient = decoder_->blocks()[size_t(layer)]->backward(c, gradient);
+    }
+    if (!part_.embedding) return gradient;
+    const GradientLease gradients(gathered_, decoder_->embedding_unit());
+    decoder_->embedding().backward(c, gradient.hidden());
+    return {};
+}
+
+Flow Stage::backward_input(Ctx& c, Flow gradient) const {
+    const Frame::Owing owing(c.frame);
+    return backward(c, gradient);
+}
+
+void Stage::backward_weight(Ctx& c) const {
+    while (!c.frame.owed().empty()) {
+        const size_t unit = c.frame.owed().front().storage->unit();
+        const GradientLease gradients(gathered_, unit);
+        c.frame.pay(c, unit);
+    }
+}
+
+Tensor Stage::hidden_without_backward(Ctx& c, Flow in) const {
     const int64_t tokens = c.batch.count() / c.tp.size();
     const Tensor hidden =
         c.frame.keep(decoder_->parameters().types().compute, {tokens, decoder_->config().dim});
-    {
+    if (part_.embedding) {
         const FrameScope kept(c.frame);
         const WeightLease weights(gathered_, decoder_->embedding_unit());
-        prefetch(blocks.empty() ? decoder_->head_unit() : decoder_->block_unit(0));
+        prefetch_layer(part_.first_layer);
         c.k.cast(c.exec, hidden, decoder_->embedding().forward(c));
+    } else {
+        c.k.cast(c.exec, hidden, in.hidden());
     }
-    for (size_t b = 0; b < blocks.size(); ++b) {
+    for (int64_t layer = part_.first_layer; layer < part_.last_layer; ++layer) {
         const FrameScope kept(c.frame);
-        const WeightLease weights(gathered_, decoder_->block_unit(b));
-        prefetch(b + 1 < blocks.size() ? decoder_->block_unit(b + 1) : decoder_->head_unit());
-        c.k.cast(c.exec, hidden, blocks[b]->forward(c, hidden).hidden());
+        const WeightLease weights(gathered_, decoder_->block_unit(size_t(layer)));
+        prefetch_layer(layer + 1);
+        c.k.cast(c.exec, hidden, decoder_->blocks()[size_t(layer)]->forward(c, hidden).hidden());
     }
     return hidden;
 }
 
-void Stage::evaluate(Ctx& c) const {
+Flow Stage::evaluate(Ctx& c, Flow in) const {
+    const Tensor hidden = hidden_without_backward(c, in);
+    if (!part_.head) return hidden;
     const FrameScope kept(c.frame);
-    const Tensor hidden = hidden_without_backward(c);
     const WeightLease weights(gathered_, decoder_->head_unit());
     decoder_->head().evaluate(c, hidden);
+    return {};
 }
 
 void Stage::logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = hidden_without_backward(c);
+    const Tensor hidden = hidden_without_backward(c, {});
     const WeightLease weights(gathered_, decoder_->head_unit());
     decoder_->head().logits(c, out, hidden);
 }
 
 void Stage::last_logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = hidden_without_backward(c);
+    const Tensor hidden = hidden_without_backward(c, {});
     const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
     for (int64_t i = 0; i < c.batch.sequences; ++i)
         c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));

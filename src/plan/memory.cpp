@@ -13,7 +13,7 @@ namespace {
 // What one dry pass would have used.
 struct Measured {
     int64_t activations, temporaries, workspace;
-    size_t entries;
+    size_t entries, owed;
     double flops;
 };
 
@@ -50,14 +50,16 @@ Measured measure(const Batch& batch, int threads, const KvExchange& exchange, co
     StepScalars scalars;
     Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp, loss};
     pass(c);
-    return {frame.peak_bytes(), temp.peak(), exec.workspace.peak(), frame.peak_entries(), counter.flops()};
+    return {frame.peak_bytes(),   temp.peak(),       exec.workspace.peak(),
+            frame.peak_entries(), frame.peak_owed(), counter.flops()};
 }
 
-void take_larger(MemoryPlan& plan, const Measured& m) {
-    plan.activations = std::max(plan.activations, m.activations);
+void take_larger(MemoryPlan& plan, const Measured& m, int64_t& frame) {
+    frame = std::max(frame, m.activations);
     plan.temporaries = std::max(plan.temporaries, m.temporaries);
     plan.workspace = std::max(plan.workspace, m.workspace);
-    plan.frame_entries = std::max(plan.frame_entries, m.entries);
+    plan.frame_entries = plan.executor.frame_entries = std::max(plan.frame_entries, m.entries);
+    plan.executor.frame_owed = std::max(plan.executor.frame_owed, m.owed);
 }
 
 }  // namespace
@@ -71,6 +73,7 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
         {"gathered weights", gathered.weights},
         {"unreduced gradients", gathered.gradients},
         {"activations", activations},
+        {"flows between stages", executor.slots},
         {"temporaries", temporaries},
         {"kernel workspace", workspace},
         {"token ids", batches},
@@ -109,36 +112,67 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 
 }  // namespace
 
-MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh, const LossExchange& loss,
-                         const ContextParallel& context) {
+MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
+                         const BatchShape& validation, int threads, const Mesh& mesh,
+                         const LossExchange& loss, const ContextParallel& context) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
-    const Stage stage(decoder);
     plan.state = decoder.parameters().bytes(true);
-    const auto exchange = make_kv_exchange(context, mesh[cp]);
-    const auto pass = [&](const BatchShape& shape, const auto& layers) {
-        const Measured m =
-            measure(planned_batch(shape, mesh.size(cp)), threads, *exchange, mesh[tp], loss, layers);
-        take_larger(plan, m);
-        return m;
+    const auto flow_of = [&](const BatchShape& shape) {
+        return Tensor(nullptr, decoder.parameters().types().compute,
+                      {shape.count() / mesh.size(cp | tp), decoder.config().dim});
     };
-    const Measured step = pass(training, [&](Ctx& c) {
-        stage.forward_backward(c);
+    const auto exchange = make_kv_exchange(context, mesh[cp]);
+    const auto pass = [&](const BatchShape& shape, int64_t& frame, const auto& run) {
+        const Measured m =
+            measure(planned_batch(shape, mesh.size(cp)), threads, *exchange, mesh[tp], loss, run);
+        take_larger(plan, m, frame);
+        return m.flops;
+    };
+    const Flow flow = flow_of(training), validation_flow = flow_of(validation);
+    for (size_t i = 0; i < decoder.parts().size(); ++i) {
+        const Stage stage(decoder, decoder.parts()[i]);  // nothing is gathered
+        const Flow gradient = stage.part().embedding && stage.part().head ? Flow{} : flow;
+        double flops = 0;
+        if (executor.training().runs_whole[i])
+            flops = pass(training, plan.executor.frame, [&](Ctx& c) {
+                stage.forward(c, flow);
+                stage.backward(c, gradient);
+            });
+        if (executor.training().runs_halves[i])
+            flops = pass(training, plan.executor.frame, [&](Ctx& c) {
+                stage.forward(c, flow);
+                stage.backward_input(c, gradient);
+                stage.backward_weight(c);
+            });
+        plan.flops += flops;
+        if (validation.sequences > 0)
+            pass(validation, plan.executor.validation_frame,
+                 [&](Ctx& c) { stage.evaluate(c, validation_flow); });
+    }
+    plan.flops += pass(training, plan.executor.frame, [&](Ctx& c) {
         for (const Storage& storage : decoder.parameters().storages())
             c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
     });
-    plan.flops = step.flops;
-    if (validation.sequences > 0) pass(validation, [&](Ctx& c) { stage.evaluate(c); });
+    plan.activations = executor.frame_bytes(plan.executor);
+    plan.executor.slots = executor.slot_bytes(flow.hidden().bytes(), validation_flow.hidden().bytes());
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
     return plan;
 }
 
-int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation,
+MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+                         int threads, const Mesh& mesh, const LossExchange& loss,
+                         const ContextParallel& context) {
+    Exec exec;
+    const Executor executor(one_stage(), 0, {Stage(decoder)}, exec);
+    return plan_training(decoder, executor, training, validation, threads, mesh, loss, context);
+}
+
+int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
                        int context_ranks) {
-    const int64_t loader = 2 * 3 * micro_batches * training.count(), evaluator = 3 * validation.count();
+    const int64_t loader = 2 * 3 * local_batches * training.count(), evaluator = 3 * validation.count();
     const int64_t parts = 3 * (training.count() + validation.count()) / context_ranks;
     return (loader + evaluator + parts) * size_of(Dtype::i32);
 }
@@ -161,12 +195,15 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
                      step = {.sequences = cache.sequences(), .seq_len = 1};
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        take_larger(plan,
-                    measure(planned_batch(shape, 1), threads, exchange, alone(), split_loss(), [&](Ctx& c) {
+        take_larger(
+            plan,
+            measure(planned_batch(shape, 1), threads, exchange, alone(), split_loss(),
+                    [&](Ctx& c) {
                         const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
                         stage.last_logits(c, logits);
                         c.k.sum(c.exec, nullptr, logits);
-                    }));
+                    }),
+            plan.activations);
     };
     pass(prompt, PromptExchange(cache, 0));
     pass(step, CachedExchange(cache, Tensor(nullptr, Dtype::i32, {step.sequences})));

@@ -227,9 +227,10 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 
 void Gathered::release_gradients(size_t unit) {
     if (is_sharded() && --gradients_->states[unit].leases > 0) return;
-    if (options_.gradients == Keep::all || std::uncaught_exceptions() > 0) return;
-    const bool complete = last_micro_batch_ && --uses_left_[unit] == 0;
-    if (is_sharded() || complete) reduce_later(unit, complete);
+    if (std::uncaught_exceptions() > 0) return;
+    const bool complete = last_uses_ && --uses_left_[unit] == 0;
+    const bool stays = !is_sharded() || options_.gradients == Keep::all;
+    if (complete || !stays) reduce_later(unit, complete);
 }
 
 void Gathered::finish_gradients() {
@@ -238,7 +239,7 @@ void Gathered::finish_gradients() {
     if (is_sharded())
         for (Places::State& state : gradients_->states) join(state.pending, "reduce_gradients");
     join(reduction_, "reduce_gradients");
-    last_micro_batch_ = false;
+    last_uses_ = false;
     expect_uses();
 }
 

@@ -38,16 +38,24 @@ int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buff
 
 }  // namespace
 
+size_t Parameters::begin_unit(int uses) {
+    units_.push_back({storages_.size(), 0, uses});
+    return units_.size() - 1;
+}
+
 Storage& Parameters::add(std::vector<Param> params) {
-    if (units_.empty()) begin_unit();
-    ++units_.back().count;
-    return storages_.emplace_back(std::move(params), types_, place_);
+    if (here_ && units_.empty()) begin_unit();
+    if (here_) ++units_.back().count;
+    Storage& storage = here_ ? storages_.emplace_back(std::move(params), types_, place_, units_.size() - 1)
+                             : elsewhere_.emplace_back(std::move(params), types_, place_);
+    model_.push_back(&storage);
+    return storage;
 }
 
 int64_t Parameters::count() const {
     int64_t n = 0;
-    for (const Storage& storage : storages_)
-        for (const Param& param : storage.params()) n += param.shape.count();
+    for (const Storage* storage : model_)
+        for (const Param& param : storage->params()) n += param.shape.count();
     return n;
 }
 

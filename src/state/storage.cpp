@@ -14,8 +14,8 @@ Shape with_rows(const Shape& like, int64_t rows) {
 
 }  // namespace
 
-Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place)
-    : params_(std::move(params)), fsdp_(place.fsdp) {
+Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place, size_t unit)
+    : params_(std::move(params)), unit_(unit), fsdp_(place.fsdp) {
     require(!params_.empty(), "a storage holds at least one parameter");
     int64_t rows = 0;
     for (Param& param : params_) {

@@ -9,6 +9,19 @@ namespace coeus {
 
 namespace {
 
+// Sequences [first, first + count) of a local batch whose sequences are `whole` tokens long.
+Batch slice_of(const Batch& local, int64_t first, int64_t count, int64_t whole) {
+    const auto rows = [&](Tensor ids, int64_t length) {
+        return ids ? ids.slice_rows(first * length, count * length) : Tensor{};
+    };
+    return {.sequences = count,
+            .seq_len = local.seq_len,
+            .tokens = rows(local.tokens, local.seq_len),
+            .labels = rows(local.labels, local.seq_len),
+            .positions = rows(local.positions, local.seq_len),
+            .document_start = rows(local.document_start, whole)};
+}
+
 ShardPlace place_in(const MeshShape& mesh, int rank) {
     return {.tp = mesh.tp,
             .tp_rank = mesh.coordinate(rank, tp),
@@ -20,34 +33,72 @@ const LossExchange& loss_exchange(const EngineOptions& options) {
     return options.split_loss ? split_loss() : whole_loss();
 }
 
+// The options with their defaults filled in.
+EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
+    PipelineOptions& pipeline = options.pipeline;
+    if (pipeline.parts.empty()) pipeline.parts = {DecoderPart::whole(config)};
+    require(pipeline.timetable.ranks() == options.mesh.pp &&
+                pipeline.timetable.stages() == int(pipeline.parts.size()),
+            "a pipeline has the ranks of the mesh and a part of the model for each stage");
+    require(options.training.sequences % pipeline.timetable.microbatches == 0,
+            "a local batch is divided into micro-batches");
+    return options;
+}
+
+std::vector<DecoderPart> parts_of(const PipelineOptions& pipeline, int rank) {
+    std::vector<DecoderPart> parts;
+    for (const int stage : pipeline.timetable.placement.stages_of(rank))
+        parts.push_back(pipeline.parts[size_t(stage)]);
+    return parts;
+}
+
+std::vector<Stage> stages_of(const Decoder& decoder, Gathered* gathered) {
+    std::vector<Stage> stages;
+    for (const DecoderPart& part : decoder.parts()) stages.emplace_back(decoder, part, gathered);
+    return stages;
+}
+
+BatchShape micro_batch_of(const EngineOptions& options) {
+    return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
+            .seq_len = options.training.seq_len};
+}
+
+// Of this rank's stages.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    const int rank = options.mesh.coordinate(options.rank, pp);
+    const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
+    Exec exec;
+    const Decoder any(config, options.types, 1, place_in(options.mesh, options.rank), parts, {});
+    const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
-        const Decoder decoder(config, options.types, 1, place_in(options.mesh, options.rank), choices);
-        return plan_training(decoder, options.training, {}, options.threads, mesh, loss_exchange(options),
-                             options.context);
+        const Decoder decoder(config, options.types, 1, place_in(options.mesh, options.rank), parts, choices);
+        return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
+                             loss_exchange(options), options.context);
     });
 }
 
 }  // namespace
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
-    : options_(options),
-      recompute_(recompute_for(config, options)),
+    : options_(complete(config, options)),
+      recompute_(recompute_for(config, options_)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
-               place_in(options.mesh, options.rank), recompute_.blocks),
+               place_in(options.mesh, options.rank),
+               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, pp)), recompute_.blocks),
       gathered_(decoder_.parameters(), options.gather),
-      stage_(decoder_, &gathered_),
+      executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, pp),
+                stages_of(decoder_, &gathered_), exec_),
       adam_(options.adam) {
     exec_.threads = options.threads;
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
-    plan_ = plan_training(decoder_, options.training, options.validation, options.threads, mesh,
-                          loss_exchange(options), options.context);
+    plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
+                          mesh, loss_exchange(options), options.context);
     plan_.gathered = gathered_.bytes();
-    plan_.batches =
-        token_id_bytes(options.training, options.micro_batches, options.validation, mesh.size(cp));
+    plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
     plan_.reduction = mesh.reduction_bytes();
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
+    if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
 }
 
 void Engine::allocate(const Mesh& mesh) {
@@ -55,7 +106,7 @@ void Engine::allocate(const Mesh& mesh) {
     decoder_.parameters().allocate(true);
     gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, exec_, kernels_);
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
-    frame_ = Frame(plan_.activations, plan_.frame_entries);
+    executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
     temp_ = Arena(plan_.temporaries, "temporaries");
     kv_ = make_kv_exchange(options_.context, mesh[cp]);
     const auto part_of = [&](const BatchShape& shape) {
@@ -64,39 +115,64 @@ void Engine::allocate(const Mesh& mesh) {
     };
     training_part_ = part_of(options_.training);
     if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation);
+    micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
+    const Placement& placement = options_.pipeline.timetable.placement;
+    if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+        table_ranks_ = mesh[pp].split(decoder_.shared_table() ? 0 : 1, "ranks with the tied table");
 }
 
 MemoryPlan Engine::used() const {
     MemoryPlan used = plan_;
-    used.activations = frame_.peak_bytes();
-    used.frame_entries = frame_.peak_entries();
+    used.executor.frame = used.executor.validation_frame = 0;
+    used.frame_entries = 0;
+    // where validation needs more than training, it is seen in the frames that it uses
+    const auto validated =
+        plan_.executor.validation_frame > plan_.executor.frame ? size_t(executor_.validation().frames) : 0;
+    for (size_t i = 0; i < executor_.frames().size(); ++i) {
+        const Frame& frame = executor_.frames()[i];
+        int64_t& most = i < validated ? used.executor.validation_frame : used.executor.frame;
+        most = std::max(most, frame.peak_bytes());
+        used.frame_entries = std::max(used.frame_entries, frame.peak_entries());
+    }
+    used.activations = executor_.frame_bytes(used.executor);
     used.temporaries = temp_.peak();
     used.workspace = exec_.workspace.peak();
     return used;
 }
 
-Ctx Engine::context(const Batch& batch, StepScalars& scalars) {
-    return {exec_, kernels_, frame_, temp_, batch, scalars, *kv_, (*mesh_)[tp], loss_exchange(options_)};
+Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars) {
+    return {exec_, kernels_, frame, temp_, batch, scalars, *kv_, (*mesh_)[tp], loss_exchange(options_)};
+}
+
+// Shape of what goes from stage to stage.
+Tensor Engine::flow_of(const Batch& batch) const {
+    return Tensor(nullptr, options_.types.compute,
+                  {batch.count() / (*mesh_)[tp].size(), decoder_.config().dim});
 }
 
 void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
     adam_.begin_step(step_.scalars(), uint64_t(step), learning_rate, valid_tokens);
     kernels_.zero(exec_, decoder_.parameters().gradients());
-    micro_batches_left_ = options_.micro_batches;
+    local_batches_left_ = options_.accumulation;
 }
 
-void Engine::forward_backward(const MicroBatch& micro_batch) {
-    const Batch batch = training_part_.of(micro_batch);
-    Ctx c = context(batch, step_.scalars());
-    require(micro_batches_left_ > 0, "a step has more micro-batches than were announced");
-    if (--micro_batches_left_ == 0) gathered_.begin_last_micro_batch();
-    stage_.forward_backward(c);
+void Engine::forward_backward(const LocalBatch& local) {
+    require(local_batches_left_ > 0, "a step has more local batches than were announced");
+    const bool last = --local_batches_left_ == 0;
+    const Batch part = training_part_.of(local);
+    const BatchShape shape = micro_batch_of(options_);
+    for (size_t m = 0; m < micro_batches_.size(); ++m)
+        micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
+    executor_.forward_backward(flow_of(micro_batches_[0]), last, [this](int m, Frame& frame) {
+        return context(micro_batches_[size_t(m)], frame, step_.scalars());
+    });
 }
 
 void Engine::sum_gradients() {
     gathered_.finish_gradients();
     if (exec_.observer) exec_.observer->begin("reduce_gradients", 0, 0);
     (*mesh_)[tp].all_reduce(decoder_.parameters().partial_gradients());
+    if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(table->gradient);
     if (exec_.observer) exec_.observer->end();
 }
 
@@ -114,12 +190,18 @@ void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
     exec_.observer = kernels;
     exec_.workspace.observe(arenas);
     temp_.observe(arenas);
-    frame_.observe(arenas);
+    executor_.observe(arenas);
 }
 
 std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
-    return {
-        {"activations", &frame_.memory()}, {"temporaries", &temp_}, {"kernel workspace", &exec_.workspace}};
+    std::vector<std::pair<std::string, const Arena*>> all;
+    const std::vector<Frame>& frames = executor_.frames();
+    for (size_t i = 0; i < frames.size(); ++i)
+        all.emplace_back(frames.size() == 1 ? "activations" : fmt::format("activations, frame {}", i),
+                         &frames[i].memory());
+    all.emplace_back("temporaries", &temp_);
+    all.emplace_back("kernel workspace", &exec_.workspace);
+    return all;
 }
 
 const Storage* Engine::storage_of(const Tensor& tensor) const {
@@ -141,11 +223,12 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
     return nullptr;
 }
 
-double Engine::evaluate(const MicroBatch& micro_batch) {
-    const Batch batch = validation_part_.of(micro_batch);
+double Engine::evaluate(const LocalBatch& local) {
+    micro_batches_[0] = validation_part_.of(local);
     validation_.scalars() = StepScalars{};
-    Ctx c = context(batch, validation_.scalars());
-    stage_.evaluate(c);
+    executor_.evaluate(flow_of(micro_batches_[0]), [this](int, Frame& frame) {
+        return context(micro_batches_[0], frame, validation_.scalars());
+    });
     return validation_.scalars().loss;
 }
 

@@ -18,14 +18,14 @@ constexpr int most_ranks = 1 << 16;
 
 // Sequences of a step, which no alternative changes.
 int64_t step_sequences(const EngineOptions& options) {
-    return options.training.sequences * options.mesh.size(dp) * options.micro_batches;
+    return options.training.sequences * options.mesh.size(dp) * options.accumulation;
 }
 
-// Sets micro_batches so that a step stays what it is; false where that does not come out even.
+// Sets the accumulation so that a step stays what it is; false where that does not come out even.
 bool keep_step(EngineOptions& options, int64_t sequences) {
     const int64_t at_a_time = options.training.sequences * options.mesh.size(dp);
-    options.micro_batches = sequences / at_a_time;
-    return options.micro_batches > 0 && sequences % at_a_time == 0;
+    options.accumulation = sequences / at_a_time;
+    return options.accumulation > 0 && sequences % at_a_time == 0;
 }
 
 // Less is kept for the backward than now.
@@ -93,9 +93,14 @@ std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t se
         Alternative other = now;
         other.options.training.sequences = local;
         other.cost = cost;
-        if (!keep_step(other.options, sequences)) continue;
-        if (local < now.options.training.sequences)
+        const int64_t pieces = now.options.pipeline.timetable.microbatches;
+        if (local % pieces != 0 || !keep_step(other.options, sequences)) continue;
+        if (local < now.options.training.sequences) {
             other.says.push_back(fmt::format("training.local_batch_size = {}", local));
+            if (now.options.mesh.pp > 1)
+                other.says.push_back(
+                    fmt::format("parallelism.pipeline_parallel_microbatch_size = {}", local / pieces));
+        }
         if (!other.says.empty())
             other.says.push_back(fmt::format("training.global_batch_size = {}", sequences));
         all.push_back(other);
@@ -119,7 +124,7 @@ std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOp
         // a step of as many sequences needs no word where neither its parts nor the ranks that share it
         // change
         const EngineOptions& o = alternative.options;
-        if (o.micro_batches == options.micro_batches && o.training.sequences == options.training.sequences)
+        if (o.accumulation == options.accumulation && o.training.sequences == options.training.sequences)
             alternative.says.pop_back();
     }
     std::stable_sort(all.begin(), all.end(),

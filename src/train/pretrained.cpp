@@ -32,15 +32,15 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
     const ModelFamily& family = find_family(model.family);
     std::vector<HubTensor> tensors;
-    for (const Storage& storage : parameters.storages()) {
-        for (const Param& param : storage.params()) {
+    for (const Storage* storage : parameters.model()) {
+        for (const Param& param : storage->params()) {
             const HubName hub = family.hub_name(param.name, model);
             HubTensor& tensor = tensors.emplace_back();
             tensor.name = hub.name;
             tensor.shape = param.shape;
             tensor.rotated_heads = hub.rotated_heads;
-            if (!storage.master) continue;
-            const Storage::Piece piece = storage.owned(param, storage.master);
+            if (!storage->master) continue;
+            const Storage::Piece piece = storage->owned(param, storage->master);
             tensor.local = piece.rows;
             tensor.first_row = piece.first_row;
             tensor.first_col = piece.first_col;

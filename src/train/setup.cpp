@@ -6,6 +6,7 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/train/memory_advice.hpp"
 #include "coeus/train/model_setup.hpp"
+#include "coeus/train/pipeline_setup.hpp"
 
 #include <algorithm>
 
@@ -33,14 +34,16 @@ RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
 
 }  // namespace
 
-EngineOptions engine_options(const Config& config, const MeshShape& mesh, int rank, int threads) {
+EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                             int rank, int threads) {
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
-    options.micro_batches = gradient_accumulation_steps(config, mesh.size(dp));
+    options.accumulation = gradient_accumulation_steps(config, mesh.size(dp));
     options.mesh = mesh;
     options.rank = rank;
     options.context = context_from_deck(config.parallelism);
+    options.pipeline = pipeline_from_deck(config, model, mesh);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
@@ -53,6 +56,8 @@ EngineOptions engine_options(const Config& config, const MeshShape& mesh, int ra
                     .seed = uint64_t(config.debug.seed)};
     options.max_norm = config.training.max_norm;
     options.threads = threads;
+    // a pipeline's stages are used by one micro-batch after the other: their weights stay, and gradients are
+    // summed once
     const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
@@ -91,18 +96,26 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
                 model.kv_heads / mesh.tp);
-    if (mesh.pp > model.layers)
-        throw ConfigError("parallelism.pipeline_parallel_degree = {}: must be at most model.n_layers = {}",
-                          mesh.pp, model.layers);
     if (config.parallelism.expert_parallel_degree > 1)
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
                           config.parallelism.expert_parallel_degree, model.family, model.flavor);
 }
 
+std::vector<int64_t> planned_bytes(const Engine& engine) {
+    const MeshShape& mesh = engine.options().mesh;
+    std::vector<int64_t> totals;
+    for (int rank = 0; rank < mesh.pp; ++rank) {
+        EngineOptions options = engine.options();
+        options.rank = rank * (mesh.ranks() / mesh.pp);
+        totals.push_back(Engine(engine.decoder().config(), options).plan().total());
+    }
+    return totals;
+}
+
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
-    const int64_t sequences = options.training.sequences * mesh.size(dp) * options.micro_batches;
+    const int64_t sequences = options.training.sequences * mesh.size(dp) * options.accumulation;
     std::vector<std::string> lines = {
         mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
                           : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
@@ -116,7 +129,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
                     "steps (warm-up {})",
                     sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
-                    mesh.size(dp) == 1 ? "rank" : "ranks", options.micro_batches, config.training.steps,
+                    mesh.size(dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
@@ -129,11 +142,12 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
         lines.push_back(recomputed);
     lines.push_back(engine.plan().text(memory_limit_bytes()));
-    if (mesh.pp > 1)
-        lines.push_back(
-            "Notice: the memory plan is that of a whole model: pipeline parallelism, which divides it, is "
-            "not "
-            "built yet");
+    if (mesh.pp > 1) {
+        std::vector<std::string> totals;
+        for (const int64_t bytes : planned_bytes(engine)) totals.push_back(bytes_text(double(bytes)));
+        lines.push_back("that was rank 0; the plans of the pipeline ranks: " + join(totals, ", "));
+    }
+    for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);
     return lines;
 }
 
@@ -146,10 +160,10 @@ void dry_run(const CommandLine& command_line, int world_size) {
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, mesh, 0, threads));
+    const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
-    if (const int64_t limit = memory_limit_bytes(); engine.plan().total() > limit)
+    if (const int64_t limit = memory_limit_bytes(); std::ranges::max(planned_bytes(engine)) > limit)
         log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
                   memory_advice(model, engine.options(), limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");

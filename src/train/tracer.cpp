@@ -16,9 +16,10 @@ namespace {
 
 // The computing thread waits for a stream or for other ranks in these; everything else there is work.
 bool is_wait(const char* name) {
-    constexpr std::string_view waits[] = {
-        "gather_weights", "reduce_gradients", "gather_tokens",     "scatter_tokens",  "gather_keys",
-        "scatter_keys",   "pass_keys_on",     "pass_gradients_on", "tokens_to_heads", "heads_to_tokens"};
+    constexpr std::string_view waits[] = {"gather_weights",  "reduce_gradients",  "gather_tokens",
+                                          "scatter_tokens",  "gather_keys",       "scatter_keys",
+                                          "pass_keys_on",    "pass_gradients_on", "tokens_to_heads",
+                                          "heads_to_tokens", "wait_for_stage"};
     return std::find(std::begin(waits), std::end(waits), std::string_view(name)) != std::end(waits);
 }
 

@@ -30,7 +30,7 @@ Tensor ids(std::span<const int32_t> values) {
 }
 
 // Rows [first, first + count) of a step's batch.
-MicroBatch micro_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
+LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
     const auto rows = [&](std::span<const int32_t> all) {
         return ids(all.subspan(size_t(first * batch.seq_len), size_t(count * batch.seq_len)));
     };
@@ -57,7 +57,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                         mpi.local_ranks_with(cpu_binding()))),
       model_(model_on(mesh_.shape(), config_)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
-      engine_(model_, engine_options(config_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
+      engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
@@ -84,7 +84,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             fmt::format("{}, {} ranks, {}, {}", cpu_name(), mpi.local_size(), version(), build_description()),
             first_rank() ? default_peak_cache() : ""),
         Reduce::max);
-    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().micro_batches;
+    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
     load();
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
@@ -214,7 +214,7 @@ void Trainer::train_step(const StepBatch& batch) {
     engine_.begin_step(step_ + 1, config_.optimizer.lr * schedule_.factor(step_), valid_tokens);
     const int64_t sequences = engine_.options().training.sequences;
     for (int64_t first = 0; first < batch.num_samples; first += sequences)
-        engine_.forward_backward(micro_batch(batch, first, sequences, config_.training.document_mask));
+        engine_.forward_backward(local_batch(batch, first, sequences, config_.training.document_mask));
     // the largest mean of a data rank: its sum is scaled by the tokens of all
     const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().loss));
     const double own_mean = batch.valid_tokens > 0

@@ -120,3 +120,24 @@ TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") 
             in_float64);
     }
 }
+
+TEST_CASE("Ten steps on a pipeline have the golden figures") {
+    const Arguments pipeline = {"--training.dtype=float64", "--parallelism.pipeline_parallel_degree=2"};
+    // what is given later counts: a local batch of two micro-batches
+    const Arguments two = {"--training.local_batch_size=2"};
+    const Arguments three_axes = {"--parallelism.pipeline_parallel_schedule=GPipe",
+                                  "--parallelism.tensor_parallel_degree=2",
+                                  "--parallelism.data_parallel_shard_degree=2"};
+    struct Case {
+        const char* name;
+        Arguments arguments;
+        int ranks;
+    };
+    for (const Case& c :
+         {Case{"llama3_gqa", two, 2}, Case{"llama3_tied", two, 2}, Case{"llama3_gqa", three_axes, 8}}) {
+        CAPTURE(c.name, c.ranks);
+        const fs::path model = golden(std::string("models/") + c.name);
+        if (model.empty()) return;
+        compare_run(model, model, pipeline + c.arguments, c.ranks, in_float64);
+    }
+}

@@ -9,56 +9,75 @@ namespace coeus::test {
 
 std::string MeshCase::name() const {
     constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
-    return fmt::format("{}, {} x {} sequences of {}{}{}", mesh.text(), micro_batches, sequences, seq_len,
-                       document_mask ? ", documents" : "",
-                       mesh.cp == 1 ? ""
-                                    : fmt::format(", {}{}", exchanges[int(context.exchange)],
-                                                  context.balancing == Balancing::none ? "" : " head-tail"));
+    const Timetable& table = pipeline.timetable;
+    std::string text =
+        fmt::format("{}, {} x {} sequences of {}", mesh.text(), micro_batches, sequences, seq_len);
+    if (document_mask) text += ", documents";
+    if (model.tied) text += ", tied";
+    if (mesh.cp > 1)
+        text += fmt::format(", {}{}", exchanges[int(context.exchange)],
+                            context.balancing == Balancing::none ? "" : " head-tail");
+    if (table.stages() > 1)
+        text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
+                            table.microbatches);
+    return text;
 }
 
 MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
     : engine(c.model, {.types = c.types,
                        .training = {.sequences = c.sequences, .seq_len = c.seq_len},
-                       .micro_batches = c.micro_batches,
-                       .validation = {.sequences = c.sequences, .seq_len = c.seq_len},
+                       .accumulation = c.micro_batches,
+                       .validation = {.sequences = c.validation_batch(), .seq_len = c.seq_len},
                        .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
                        .context = c.context,
                        .split_loss = c.split_loss,
-                       .recompute = c.recompute}),
+                       .recompute = c.recompute,
+                       .pipeline = c.pipeline}),
       sequences_(c.sequences),
+      validated_(c.validation_batch()),
       seq_len_(c.seq_len) {
     engine.allocate(mesh);
     engine.decoder().parameters().initialise(5, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
 }
 
+LocalBatch MeshRun::sequences(TestBatch& batch, int64_t first, int64_t count) const {
+    const auto rows = [&](std::vector<int32_t>& all) {
+        if (all.empty()) return Tensor{};
+        return Tensor(all.data() + first * seq_len_, Dtype::i32, {count * seq_len_});
+    };
+    return {.sequences = count,
+            .tokens = rows(batch.tokens),
+            .labels = rows(batch.labels),
+            .document_start = rows(batch.document_start)};
+}
+
 bool MeshRun::step(int64_t number, TestBatch& batch) {
     const Mesh& mesh = engine.mesh();
     engine.begin_step(number, 1e-2, batch.valid_labels());
     const int64_t share = batch.sequences / mesh.size(dp), first = mesh.rank(dp) * share;
-    for (int64_t row = first; row < first + share; row += sequences_) {
-        const auto rows = [&](std::vector<int32_t>& all) {
-            if (all.empty()) return Tensor{};
-            return Tensor(all.data() + row * seq_len_, Dtype::i32, {sequences_ * seq_len_});
-        };
-        engine.forward_backward({.sequences = sequences_,
-                                 .tokens = rows(batch.tokens),
-                                 .labels = rows(batch.labels),
-                                 .document_start = rows(batch.document_start)});
-    }
+    for (int64_t row = first; row < first + share; row += sequences_)
+        engine.forward_backward(sequences(batch, row, sequences_));
     return engine.update();
+}
+
+double MeshRun::evaluate(TestBatch& batch) {
+    const double loss = engine.evaluate(sequences(batch, 0, validated_));
+    return engine.mesh()[pp].all_reduce(engine.mesh()[cp].all_reduce(loss));
 }
 
 std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind) const {
     const Mesh& mesh = engine.mesh();
     std::map<std::string, std::vector<double>> all;
-    for (const Storage& storage : engine.decoder().parameters().storages()) {
+    for (const Storage* listed : engine.decoder().parameters().model()) {
+        const Storage& storage = *listed;
         for (const Param& param : storage.params()) {
             std::vector<double>& values = all[param.name];
             values.resize(size_t(param.shape.count()));
+            if (!(storage.*kind).data || param.copy > 0) continue;
             const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
             const bool counts = mesh.rank(dp_replicate) == 0 && (divided || mesh.rank(tp) == 0);
             const Storage::Piece piece = storage.owned(param, storage.*kind);
@@ -86,6 +105,8 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     const Mesh mesh(world.split(0, "world"), c.mesh);
     MeshCase whole = c;
     whole.mesh = {};
+    whole.pipeline = {};
+    whole.validated = c.validation_batch();
     whole.micro_batches = c.micro_batches * c.mesh.size(dp);
     MeshRun many(c, mesh), one(whole, mesh_of_one());
     std::string lines;
@@ -111,6 +132,8 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         compare_all("gradient", &Storage::gradient, step);
     }
     compare_all("weight", &Storage::master, steps);
+    TestBatch validated = batch_of_step(c, 1);
+    compare("validation loss", many.evaluate(validated), one.evaluate(validated), steps);
     const MemoryPlan planned = many.engine.plan(), used = many.engine.used();
     const auto compare_bytes = [&](const char* what, int64_t MemoryPlan::*bytes) {
         if (used.*bytes != planned.*bytes)
@@ -123,6 +146,19 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
         lines = "another rank differs\n";
     return lines.empty() ? "" : c.name() + ":\n" + lines;
+}
+
+PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_batches, int virtual_stages,
+                            const DecoderConfig& model) {
+    PipelineOptions pipeline;
+    pipeline.timetable = find_schedule(schedule)->timetable(
+        {.ranks = ranks, .microbatches = micro_batches, .virtual_stages = virtual_stages});
+    const int stages = pipeline.timetable.stages();
+    // weights that leave some stages without a layer where there are more stages than layers
+    const bool few = model.layers + 2 < 2 * stages;
+    pipeline.parts = split_evenly(model, stages, {.embedding = few ? 1 : 0, .head = few ? 1 : 0});
+    pipeline.sends = Sends::synchronous;
+    return pipeline;
 }
 
 std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes) {

@@ -17,16 +17,21 @@ struct MeshCase {
     MeshShape mesh;
     DecoderConfig model;
     StateTypes types = {Dtype::f64, Dtype::f64};
-    int64_t sequences = 1;      ///< of a micro-batch
-    int64_t micro_batches = 1;  ///< of a data rank and step
+    int64_t sequences = 1;      ///< of a local batch
+    int64_t micro_batches = 1;  ///< local batches of a data rank and step
+    int64_t validated = 0;      ///< sequences of a validation batch; 0: as many as of a micro-batch
     int64_t seq_len = 8;
     bool document_mask = false;
     GatherOptions gather = {};
     ContextParallel context = {};
     bool split_loss = true;
     RecomputeOptions recompute = {};
+    PipelineOptions pipeline = {};  ///< of the mesh's pp axis; its sends are synchronous
 
     std::string name() const;
+    int64_t validation_batch() const {
+        return validated > 0 ? validated : sequences / pipeline.timetable.microbatches;
+    }
 };
 
 /// An engine on a mesh (or on mesh_of_one()) with initial weights.
@@ -36,22 +41,28 @@ public:
 
     /// One step on this data rank's part of a batch of all sequences of the step. False: not finite.
     bool step(int64_t number, TestBatch& batch);
+    /// Loss of as many of its first sequences as a validation batch has, on every rank.
+    double evaluate(TestBatch& batch);
     /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.
     std::map<std::string, std::vector<double>> whole(Tensor Storage::*kind) const;
 
     Engine engine;
 
 private:
-    int64_t sequences_, seq_len_;
+    LocalBatch sequences(TestBatch& batch, int64_t first, int64_t count) const;
+    int64_t sequences_, validated_, seq_len_;
 };
 
 /// All sequences of a step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the
-/// last, every weight; and the memory that was planned with what was used. Returns what differs, a line each,
-/// or "". The same on every rank. Collective.
+/// last, every weight and a validation loss; and the memory that was planned with what was used. Returns what
+/// differs, a line each, or "". The same on every rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
+/// Stages that divide the model as evenly as may be, in this schedule.
+PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_batches, int virtual_stages,
+                            const DecoderConfig& model);
 /// Every mesh of so many ranks over these axes, the others 1.
 std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes);
 

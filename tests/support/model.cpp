@@ -64,6 +64,11 @@ void poison(Frame& frame, int64_t bytes) {
     frame.rewind(mark);
 }
 
+void forward_backward(const Stage& stage, Ctx& c) {
+    stage.forward(c, {});
+    stage.backward(c, {});
+}
+
 std::vector<double> values(const Tensor& tensor) {
     std::vector<double> out;
     for (int64_t i = 0; i < tensor.count(); ++i) out.push_back(element(tensor, i));
@@ -116,14 +121,15 @@ void TestModel::run(TestBatch& batch, const Pass& pass) {
     const Batch view = batch.view();
     Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
     pass(c);
+    frame.rewind({0, 0});
 }
 
 void TestModel::forward_backward(TestBatch& batch) {
-    run(batch, [&](Ctx& c) { stage.forward_backward(c); });
+    run(batch, [&](Ctx& c) { test::forward_backward(stage, c); });
 }
 
 void TestModel::evaluate(TestBatch& batch) {
-    run(batch, [&](Ctx& c) { stage.evaluate(c); });
+    run(batch, [&](Ctx& c) { stage.evaluate(c, {}); });
 }
 
 OwnedTensor TestModel::logits(TestBatch& batch) {

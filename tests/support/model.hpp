@@ -32,6 +32,9 @@ struct TestBatch {
 void poison(Arena& arena, int64_t bytes);
 void poison(Frame& frame, int64_t bytes);
 
+/// F and B of a stage that is the whole decoder.
+void forward_backward(const Stage& stage, Ctx& c);
+
 /// The elements of a tensor as doubles.
 std::vector<double> values(const Tensor& tensor);
 bool same_bits(const Tensor& a, const Tensor& b);

@@ -77,6 +77,8 @@ public:
     bool is_planned() const { return planned_; }
     /// From now on; null: nobody. The observer is borrowed.
     void observe(CommunicationObserver* observer) { observer_ = observer; }
+    CommunicationObserver* observer() const { return observer_; }
+    const Handle& handle() const { return *handle_; }
 
     /// In place over dense tensors of equal shape: f64, f32, bf16, i32, i64.
     void all_reduce(Tensor inout, Reduce op = Reduce::sum, Where where = Where::current()) const;

@@ -34,9 +34,10 @@ struct TrainRecord {
 /// One array of the state: what it is called in the file, and what this rank holds of it. Every rank lists
 /// the same arrays in the same order, also those of which it holds nothing (local: no rows).
 struct CheckpointTensor {
-    std::string path;       ///< "model/norm.weight", "optimizer/exp_avg/norm.weight"
-    Shape shape;            ///< global
-    Tensor local;           ///< rows [first_row, +rows) and columns [first_col, +cols) of it
+    std::string path;  ///< "model/norm.weight", "optimizer/exp_avg/norm.weight"
+    Shape shape;       ///< global
+    Tensor
+        local;  ///< of the type that is stored; rows [first_row, +rows) and columns [first_col, +cols) of it
     int64_t first_row = 0;  ///< row: see Shape::rows
     int64_t first_col = 0;
     int replica = 0,

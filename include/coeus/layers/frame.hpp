@@ -14,17 +14,20 @@ struct Ctx;
 /// dW += dy^T x, asked for by a linear layer.
 struct WeightGradient {
     const Storage* storage;
-    Tensor x;                     ///< [T, I], or this rank's rows of it
+    Tensor x;                     ///< [T, I], or this rank's rows of it; kept in the frame
     Tensor dy;                    ///< [T, O]
     bool x_is_scattered = false;  ///< the rows of x are to be gathered from the tensor-parallel ranks
+    bool x_is_lent = false;       ///< x was computed again, and ends with the layer's backward
+    bool dy_is_lent = false;      ///< dy ends with the layer's backward, or is overwritten after it
 };
 
 class Frame {
 public:
     /// Measures only (the planning run).
     Frame() = default;
-    /// `bytes` and `entries` as the planning run measured them, so that nothing is allocated later.
-    Frame(int64_t bytes, size_t entries);
+    /// `bytes`, `entries` and `owed` (weight gradients between I and W) as the planning run measured them, so
+    /// that nothing is allocated later.
+    Frame(int64_t bytes, size_t entries, size_t owed = 0);
 
     /// Memory that lives until the frame is rewound: results and whatever the backward needs.
     Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }
@@ -32,8 +35,25 @@ public:
     void push(const void* owner, Tensor tensor);
     Tensor pop(const void* owner);
 
-    /// The one door of weight gradients: run now, or dropped where the parameter is frozen.
+    /// The one door of weight gradients: run now; owed while a schedule computes the gradient of the input
+    /// alone; or dropped where the parameter is frozen.
     void later(Ctx& c, const WeightGradient& gradient);
+    /// While it lives, weight gradients are owed (I of a split backward). What they need stays in the frame
+    /// until it is rewound.
+    class [[nodiscard]] Owing {
+    public:
+        explicit Owing(Frame& frame) : frame_(frame) { frame_.owing_ = true; }
+        ~Owing() { frame_.owing_ = false; }
+        Owing(const Owing&) = delete;
+        Owing& operator=(const Owing&) = delete;
+
+    private:
+        Frame& frame_;
+    };
+    bool is_owing() const { return owing_; }
+    /// What is owed, in the order of the backward; pay() adds it all to the gradients of one unit (W).
+    const std::vector<WeightGradient>& owed() const { return owed_; }
+    void pay(Ctx& c, size_t unit);
 
     struct Mark {
         int64_t bytes;
@@ -46,6 +66,7 @@ public:
     void observe(ArenaObserver* observer) { memory_.observe(observer); }
     int64_t peak_bytes() const { return memory_.peak(); }
     size_t peak_entries() const { return peak_entries_; }
+    size_t peak_owed() const { return peak_owed_; }
 
 private:
     struct Kept {
@@ -53,15 +74,22 @@ private:
         Tensor tensor;
     };
     Arena memory_;
+    void add(Ctx& c, const WeightGradient& gradient);
+
     std::vector<Kept> kept_;
-    size_t peak_entries_ = 0;
+    std::vector<WeightGradient> owed_;
+    bool owing_ = false;
+    size_t peak_entries_ = 0, peak_owed_ = 0;
 };
 
-/// Rewinds a frame at the end of a block: what was kept for a backward that ran, or that will not.
+/// Rewinds a frame at the end of a block: what was kept for a backward that ran, or that will not. What
+/// weight gradients that are owed need stays.
 class FrameScope {
 public:
     explicit FrameScope(Frame& frame) : frame_(frame), mark_(frame.mark()) {}
-    ~FrameScope() { frame_.rewind(mark_); }
+    ~FrameScope() {
+        if (!frame_.is_owing()) frame_.rewind(mark_);
+    }
     FrameScope(const FrameScope&) = delete;
     FrameScope& operator=(const FrameScope&) = delete;
 

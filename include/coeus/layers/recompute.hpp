@@ -38,6 +38,7 @@ public:
     void keep(Ctx& c, Tensor x) const {
         if (!source_) c.frame.push(this, x);
     }
+    bool is_recomputed() const { return source_ != nullptr; }
     /// In the backward.
     Tensor recall(Ctx& c) const { return source_ ? source_->again(c) : c.frame.pop(this); }
 

@@ -28,7 +28,4 @@ enum class Queues {
 /// for each other, a computation without its receive, messages that do not match.
 void prove_unbuffered(const Timetable& lowered, Queues queues);
 
-/// Per rank: the most received inputs and gradients that wait for their computation at once.
-std::vector<int> peak_received(const Timetable& lowered);
-
 }  // namespace coeus

@@ -77,6 +77,9 @@ struct Schedule {
     Timetable timetable(const PipelineShape& shape) const;
 };
 
+/// One rank with one stage and one micro-batch: F, then B.
+Timetable one_stage();
+
 /// All built-in schedules.
 const std::vector<Schedule>& schedules();
 /// By name; case does not matter. nullptr where there is none.

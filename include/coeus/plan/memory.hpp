@@ -6,8 +6,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/context_parallel.hpp"
 #include "coeus/layers/kv_cache.hpp"
-#include "coeus/models/decoder.hpp"
-#include "coeus/state/gathered.hpp"
+#include "coeus/pipeline/executor.hpp"
 
 #include <functional>
 #include <string>
@@ -24,8 +23,9 @@ struct BatchShape {
 struct MemoryPlan {
     Parameters::Bytes state;
     Gathered::Bytes gathered;  ///< weights and gradients of units in use, where ranks divide them
-    int64_t activations = 0;   ///< frame of one micro-batch
+    int64_t activations = 0;   ///< frames of all micro-batches alive
     size_t frame_entries = 0;
+    ExecutorMemory executor;  ///< of which activations and the slots of flows follow
     int64_t temporaries = 0;
     int64_t workspace = 0;  ///< scratch of kernels
     int64_t batches = 0;    ///< token ids, filled in by token_id_bytes
@@ -38,8 +38,8 @@ struct MemoryPlan {
     double flops = 0;
 
     int64_t total() const {
-        return state.total() + gathered.weights + gathered.gradients + activations + temporaries + workspace +
-               batches + reduction + tables + cache + libraries;
+        return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
+               temporaries + workspace + batches + reduction + tables + cache + libraries;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;
@@ -47,14 +47,19 @@ struct MemoryPlan {
     std::string text(int64_t limit_bytes) const;
 };
 
-/// The larger of what training and validation need (shapes of whole sequences), on the mesh's rank. The
-/// callers add `gathered`, `batches` and `reduction`.
-MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh = Mesh::planned({}, 0),
+/// The larger of what training (a micro-batch) and validation need (shapes of whole sequences), on the mesh's
+/// rank, whose stages these are. The callers add `gathered`, `batches` and `reduction`.
+MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
+                         const BatchShape& validation, int threads, const Mesh& mesh,
                          const LossExchange& loss = split_loss(), const ContextParallel& context = {});
-/// Tokens, labels and document starts of two steps (one in use, one being read) and of a validation batch;
-/// tokens, labels and positions of this one's part of a micro-batch of `context_ranks`.
-int64_t token_id_bytes(const BatchShape& training, int64_t micro_batches, const BatchShape& validation,
+/// Of a whole decoder on one rank, one micro-batch after the other.
+MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+                         int threads, const Mesh& mesh = mesh_of_one(),
+                         const LossExchange& loss = split_loss(), const ContextParallel& context = {});
+/// Tokens, labels and document starts of two steps of so many local batches (one in use, one being read) and
+/// of a validation batch; tokens, labels and positions of this one's part of a local batch of
+/// `context_ranks`.
+int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
                        int context_ranks = 1);
 /// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
 /// oneDNN or buffers of OpenBLAS, and MPI's for each peer.

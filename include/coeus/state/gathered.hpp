@@ -96,8 +96,9 @@ public:
     bool is_in_use(size_t unit) const;
     /// Begins to gather a unit, if its place is free.
     void prefetch(size_t unit);
-    /// From here on a gradient whose lease ends is complete: the last micro-batch of the step begins.
-    void begin_last_micro_batch() { last_micro_batch_ = true; }
+    /// From here on, or no longer: leases of gradients are the last of their use in the step, so that a unit
+    /// is complete when as many have ended as it has uses.
+    void expect_last_uses(bool last) { last_uses_ = last; }
     /// After the last backward of a step: every gradient is in the owned rows, summed over all ranks that
     /// read data.
     void finish_gradients();
@@ -125,8 +126,8 @@ private:
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     Exec gather_exec_, reduce_exec_;  // one thread each: they run beside the computation
-    bool last_micro_batch_ = false;
-    std::vector<int> uses_left_;  // of each unit's gradient, in the last micro-batch
+    bool last_uses_ = false;
+    std::vector<int> uses_left_;  // of each unit's gradient, the last ones of the step
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;
     Pending reduction_;  // the last one; the stream keeps their order
 };

@@ -49,7 +49,9 @@ struct Param {
     Init init;
     Shard shard = {};
     bool trainable = true;
-    Extent local = {};      ///< what this rank's layers use of it; set by its Storage
+    int copies = 1,
+        copy = 0;       ///< pipeline ranks that have it (a table tied to the head: two); this one's number
+    Extent local = {};  ///< what this rank's layers use of it; set by its Storage
     int64_t first_row = 0;  ///< of the local part in its Storage
 
     /// The part of a tensor-parallel rank: equal blocks, the last ones shorter or empty where they do not

@@ -28,16 +28,22 @@ public:
     /// Some of the weights are on other ranks: they are gathered for use.
     bool is_sharded() const { return place_.fsdp > 1; }
 
-    /// Begins a unit: what is added from here on.
-    void begin_unit(int uses = 1) { units_.push_back({storages_.size(), 0, uses}); }
+    /// Begins a unit: what is added from here on. Returns its number.
+    size_t begin_unit(int uses = 1);
+    /// Whether what is added from here on is this rank's (at first it is), or another pipeline rank's: then
+    /// it is only listed in model().
+    void set_here(bool here) { here_ = here; }
     /// Declares one parameter, or several stacked ones. The reference stays valid. No memory yet.
     Storage& add(Param param) { return add(std::vector<Param>{std::move(param)}); }
     Storage& add(std::vector<Param> params);
 
+    /// Of every rank, in the order in which the model was built, the same on all; without memory where they
+    /// are not this rank's.
+    const std::vector<const Storage*>& model() const { return model_; }
     const std::deque<Storage>& storages() const { return storages_; }
     std::deque<Storage>& storages() { return storages_; }
     const std::vector<Unit>& units() const { return units_; }
-    /// Elements of all parameters that were declared here, in their global shapes.
+    /// Elements of the model's parameters, those of all ranks.
     int64_t count() const;
 
     /// Bytes of each kind of memory that allocate() will take.
@@ -64,7 +70,9 @@ public:
 private:
     StateTypes types_;
     ShardPlace place_;
-    std::deque<Storage> storages_;
+    std::deque<Storage> storages_, elsewhere_;
+    std::vector<const Storage*> model_;
+    bool here_ = true;
     std::vector<Unit> units_;
     Buffer master_, compute_, gradient_, moment1_, moment2_;
     Tensor gradients_;

@@ -25,7 +25,9 @@ struct StateTypes {
 /// The layers read `w` and add to `g`.
 class Storage {
 public:
-    Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place = {});
+    /// `unit`: number of the Unit it is gathered with.
+    Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place = {},
+            size_t unit = 0);
 
     const std::vector<Param>& params() const { return params_; }
     /// Of w and g.
@@ -38,6 +40,7 @@ public:
     int64_t rows_per_shard() const { return rows_per_shard_; }
     /// Of a gathered buffer: w and what makes all contributions equal.
     int64_t padded_count() const { return rows_per_shard_ * fsdp_ * shape_.cols(); }
+    size_t unit() const { return unit_; }
     bool trainable() const { return params_.front().trainable; }
     /// Every tensor-parallel rank has all of it, and the gradient is a sum over them.
     bool is_partial() const { return params_.front().shard.tp == Split::partial; }
@@ -64,6 +67,7 @@ public:
 
 private:
     std::vector<Param> params_;
+    size_t unit_;
     Shape shape_, shard_shape_;
     int64_t fsdp_ = 1, rows_per_shard_ = 0, shard_first_row_ = 0;
 };

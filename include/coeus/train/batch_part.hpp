@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BatchPart: cuts out of micro-batches what this rank computes: of each sequence the tokens that are its own,
+// BatchPart: cuts out of local batches what this rank computes: of each sequence the tokens that are its own,
 // where context-parallel ranks divide them.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace coeus {
 
-/// Token ids of one micro-batch, as the loader prepared them, of whole sequences: i32[T], document_start
+/// Token ids of one local batch, as the loader prepared them, of whole sequences: i32[T], document_start
 /// optional. All ranks of a context-parallel group have the same.
-struct MicroBatch {
+struct LocalBatch {
     int64_t sequences = 0;
     Tensor tokens, labels, document_start;
 };
@@ -18,11 +18,11 @@ struct MicroBatch {
 class BatchPart {
 public:
     BatchPart() = default;
-    /// For micro-batches of up to this shape (whole sequences); takes the memory.
+    /// For local batches of up to this shape (whole sequences); takes the memory.
     BatchPart(const BatchShape& shape, const SequencePart& part);
 
     /// Valid until the next call.
-    Batch of(const MicroBatch& micro_batch);
+    Batch of(const LocalBatch& local_batch);
 
 private:
     int64_t seq_len_ = 0;  // of a whole sequence

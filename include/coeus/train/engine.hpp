@@ -6,19 +6,28 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/context_parallel.hpp"
 #include "coeus/optim/adam.hpp"
-#include "coeus/pipeline/stage.hpp"
+#include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/recompute.hpp"
 #include "coeus/state/gathered.hpp"
 #include "coeus/state/step_state.hpp"
 #include "coeus/train/batch_part.hpp"
 
+#include <optional>
+
 namespace coeus {
+
+/// How the decoder is cut into stages, and in which order these run.
+struct PipelineOptions {
+    Timetable timetable = one_stage();
+    std::vector<DecoderPart> parts;  ///< of all stages; none: one stage is the whole
+    Sends sends = Sends::standard;
+};
 
 struct EngineOptions {
     StateTypes types;
-    BatchShape training;        ///< a micro-batch, of whole sequences
-    int64_t micro_batches = 1;  ///< of a step
-    BatchShape validation;      ///< sequences 0: no validation
+    BatchShape training;  ///< a local batch of whole sequences, which the pipeline cuts into micro-batches
+    int64_t accumulation = 1;  ///< local batches of a step
+    BatchShape validation;     ///< sequences 0: no validation
     AdamOptions adam;
     double max_norm = 1;  ///< of the gradient; 0: no clipping
     int threads = 1;
@@ -28,6 +37,7 @@ struct EngineOptions {
     ContextParallel context;  ///< where it divides sequences
     bool split_loss = true;   ///< see layers/loss_exchange.hpp
     RecomputeOptions recompute;
+    PipelineOptions pipeline;
 };
 
 class Engine {
@@ -49,17 +59,20 @@ public:
     Exec& exec() { return exec_; }
     const StepScalars& scalars() const { return step_.scalars(); }
 
-    /// Clears gradients and sums; options().micro_batches calls of forward_backward follow. `step` counts
+    /// Clears gradients and sums; options().accumulation calls of forward_backward follow. `step` counts
     /// from 1; `valid_tokens`: labels that count, of all ranks.
     void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
-    /// Adds a micro-batch to the gradients and to scalars().loss.
-    void forward_backward(const MicroBatch& batch);
+    /// Adds a local batch to the gradients and to scalars().loss (of the ranks with the last stage).
+    void forward_backward(const LocalBatch& batch);
     /// Sums gradients and loss over the ranks, clips by the global norm and updates the weights. Returns
     /// false, with nothing updated, where loss or norm is not finite on any rank.
     bool update();
-    /// This rank's sum of the token losses of a validation batch (not divided by anything). Every rank of the
-    /// mesh calls it as often.
-    double evaluate(const MicroBatch& batch);
+    /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
+    /// not the last stage. Every rank of the mesh calls it as often.
+    double evaluate(const LocalBatch& batch);
+    /// The ranks' memory in use: of arenas, the most that ever was.
+    const Executor& executor() const { return executor_; }
+    const Arena& temporaries() const { return temp_; }
 
     /// Who sees kernels and arenas from now on; null: nobody.
     void observe(KernelObserver* kernels, ArenaObserver* arenas);
@@ -70,24 +83,26 @@ public:
 
 private:
     void sum_gradients();
-    Ctx context(const Batch& batch, StepScalars& scalars);
+    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars);
+    Tensor flow_of(const Batch& batch) const;
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
     RecomputePlan recompute_;
     Decoder decoder_;
     Gathered gathered_;
-    Stage stage_;
+    Executor executor_;
+    std::optional<Communicator> table_ranks_;  // the two with the table of a tied decoder
     Adam adam_;
     MemoryPlan plan_;
     const Kernels& kernels_ = cpu_kernels();
     Exec exec_;
-    Frame frame_;
     Arena temp_;
     std::unique_ptr<KvExchange> kv_;
     BatchPart training_part_, validation_part_;
+    std::vector<Batch> micro_batches_;  // of a local batch
+    int64_t local_batches_left_ = 0;    // of the step
     StepState step_, validation_;
-    int64_t micro_batches_left_ = 0;  // of the step
 };
 
 }  // namespace coeus

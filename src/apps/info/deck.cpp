@@ -43,8 +43,8 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
         elements += count;
         flops += work;
     };
-    for (const Storage& storage : decoder.parameters().storages())
-        for (const Param& param : storage.params()) {
+    for (const Storage* storage : decoder.parameters().model())
+        for (const Param& param : storage->params()) {
             const bool in_layer = param.name.starts_with("layers.");
             if (in_layer && !param.name.starts_with("layers.0.")) continue;
             const int64_t copies = in_layer ? m.layers : 1, count = copies * param.shape.count();
@@ -67,7 +67,7 @@ void show_deck(const std::string& file, const InfoOptions& options) {
         mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
     const DecoderConfig model = model_from_deck(config);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
-    const Engine engine(model, engine_options(config, mesh, 0, threads));
+    const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     fmt::print("{}: deck, {}\n", file, config.job.description);
     for (const std::string& text : describe_run(config, mesh, engine))
         fmt::print("  {}\n", indented(text, 2));

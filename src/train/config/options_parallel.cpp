@@ -14,9 +14,6 @@ constexpr const char* no_mx = "MXFP8 is not a format of Coeus";
 }  // namespace
 
 std::vector<Option> parallel_options() {
-    const auto pipeline = [](Field field, const char* meaning) {
-        return dormant(field, "parallelism.pipeline_parallel_degree", meaning);
-    };
     const auto float8 = [](Field field, const char* meaning) {
         return dormant(field, "model.converters", meaning);
     };
@@ -41,28 +38,32 @@ std::vector<Option> parallel_options() {
                   "split them along the sequence"),
         dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "overlap within tensor parallelism",
                 "overlap their communication with GEMMs"),
-        not_built(COEUS_FIELD(parallelism.pipeline_parallel_degree), "pipeline parallelism",
-                  "ranks that split the sequence of layers")
+        works(COEUS_FIELD(parallelism.pipeline_parallel_degree), "ranks that split the sequence of layers")
             .obeys(degree),
-        pipeline(COEUS_FIELD(parallelism.module_fqns_per_model_part), "contents of each stage"),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_first_stage_less_layers),
-                 "cost of the embedding, in layers")
+        works(COEUS_FIELD(parallelism.module_fqns_per_model_part),
+              "modules of each stage: tok_embeddings, layers.0, ..., norm, output; none: divided evenly"),
+        works(COEUS_FIELD(parallelism.pipeline_parallel_first_stage_less_layers),
+              "cost of the embedding, in layers")
             .obeys(at_least_0),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_last_stage_less_layers),
-                 "cost of norm and head, in layers")
+        works(COEUS_FIELD(parallelism.pipeline_parallel_last_stage_less_layers),
+              "cost of norm and head, in layers")
             .obeys(at_least_0),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_layers_per_stage), "layers of a stage")
+        works(COEUS_FIELD(parallelism.pipeline_parallel_layers_per_stage),
+              "layers of a stage, from which the number of stages follows")
             .obeys(at_least_1)
-            .defaults_to("even"),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_schedule), "order of the micro-batches")
+            .defaults_to("as many stages on each rank as the schedule has: 1 or 2"),
+        works(COEUS_FIELD(parallelism.pipeline_parallel_schedule),
+              "order of the micro-batches (doc/schedules.md)")
             .one_of({"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble",
                      "ZBVZeroBubble", "DualPipeV", "PipelineScheduleSingle", "PipelineScheduleMulti",
                      "_PipelineScheduleRuntime"}),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_schedule_csv), "file with an order of one's own"),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_microbatch_size), "sequences of a micro-batch")
+        works(COEUS_FIELD(parallelism.pipeline_parallel_schedule_csv),
+              "file with an order of one's own, in place of the schedule"),
+        works(COEUS_FIELD(parallelism.pipeline_parallel_microbatch_size),
+              "sequences of a micro-batch: a pipeline cuts the local batch into these")
             .obeys(at_least_1),
-        pipeline(COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap),
-                 "DualPipeV: overlap the exchange of experts"),
+        dormant(COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap),
+                "parallelism.expert_parallel_degree", "DualPipeV: overlap the exchange of experts"),
         no_effect("parallelism.num_pp_microbatches", Type::integer,
                   "local_batch_size / pipeline_parallel_microbatch_size says it", "micro-batches of a step"),
         works(COEUS_FIELD(parallelism.context_parallel_degree), "ranks that split each sequence")

@@ -24,7 +24,7 @@ public:
     Run(const StateTypes& types, const Mesh& mesh)
         : engine(tiny_config(), {.types = types,
                                  .training = {.sequences = 1, .seq_len = seq_len},
-                                 .micro_batches = global_batch / mesh.size(dp),
+                                 .accumulation = global_batch / mesh.size(dp),
                                  .validation = {.sequences = 2, .seq_len = seq_len},
                                  .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                                  .mesh = mesh.shape(),

@@ -22,17 +22,27 @@ DecoderConfig model_for(const MeshShape& mesh, bool tied) {
     return model;
 }
 
+// A schedule in turn, with twice as many micro-batches as ranks, which all take.
+void set_pipeline(MeshCase& c, int number) {
+    const Schedule& schedule = schedules()[size_t(number) % schedules().size()];
+    const int ranks = c.mesh.pp, virtual_stages = schedule.default_virtual_stages;
+    c.model.layers = std::max(c.model.layers, int64_t(ranks * virtual_stages - 1));
+    c.pipeline = pipeline_of(schedule.name, ranks, 2 * ranks, virtual_stages, c.model);
+    c.sequences = 2 * ranks;
+}
+
 }  // namespace
 
 TEST_CASE("mesh: every factorisation equals one rank") {
     const Communicator world = Communicator::world("world");
     int number = 0;
-    for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
         ++number;
         MeshCase c = {.mesh = mesh, .model = model_for(mesh, number % 2 == 0)};
         c.sequences = 1 + number % 3 / 2;
         c.micro_batches = 1 + number % 2;
         c.seq_len = 6 * mesh.cp * mesh.tp;
+        if (mesh.pp > 1) set_pipeline(c, number);
         c.document_mask = number % 3 == 0;
         c.gather.weights = number % 2 ? Keep::neighbours : Keep::all;
         c.gather.gradients = number % 3 ? Keep::neighbours : Keep::all;

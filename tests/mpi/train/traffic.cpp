@@ -165,3 +165,34 @@ TEST_CASE("traffic: a step sends what the formulas say") {
                 }
             }
 }
+
+TEST_CASE("traffic: a pipeline sends each flow and its gradient once") {
+    const Communicator world = Communicator::world("world");
+    const MeshShape shape = {.pp = world.size()};
+    for (const bool tied : {false, true})
+        for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {
+            DecoderConfig model = even_model();
+            model.layers = 2 * world.size();
+            model.tied = tied;
+            const int virtual_stages = find_schedule(schedule)->default_virtual_stages;
+            MeshCase c = {.mesh = shape, .model = model, .sequences = 2 * world.size(), .seq_len = 16};
+            c.micro_batches = 2;
+            c.pipeline = pipeline_of(schedule, world.size(), 2 * world.size(), virtual_stages, model);
+            INFO(c.name());
+            const Mesh mesh(world.split(0, "world"), shape);
+            MeshRun run(c, mesh);
+            TestBatch batch = batch_of_step(c, 1);
+            world.barrier();
+            bytes_sent = 0;
+            CHECK(run.step(1, batch));
+            const Placement& placement = c.pipeline.timetable.placement;
+            const int64_t flows = c.micro_batches * c.sequences * c.seq_len * model.dim * 8;
+            int64_t expected = (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * 8;
+            for (int stage = 0; stage + 1 < placement.stages(); ++stage) {
+                const int from = placement.rank_of(stage), to = placement.rank_of(stage + 1);
+                if (from != to) expected += ((from == world.rank()) + (to == world.rank())) * flows;
+            }
+            if (run.engine.decoder().shared_table()) expected += all_reduce(model.vocab * model.dim, 2, 8);
+            CHECK(bytes_sent == expected);
+        }
+}

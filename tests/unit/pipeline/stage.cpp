@@ -69,7 +69,7 @@ TEST_CASE("decoder: every gradient against finite differences") {
         Decoder decoder(config, f64, 7);
         const Stage stage(decoder);
         const CheckedLayer whole = {[&](Ctx& c, Tensor) {
-                                        stage.forward_backward(c);
+                                        forward_backward(stage, c);
                                         return Tensor{};
                                     },
                                     [](Ctx&, Tensor) { return Tensor{}; }};

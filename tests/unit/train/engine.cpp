@@ -21,7 +21,7 @@ constexpr int64_t seq_len = 7;
 EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2, int64_t micro_batches = 1) {
     return {.types = {.master = dtype, .compute = dtype},
             .training = {.sequences = sequences, .seq_len = seq_len},
-            .micro_batches = micro_batches,
+            .accumulation = micro_batches,
             .validation = {.sequences = 2, .seq_len = 9},
             .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
 }
@@ -43,7 +43,7 @@ struct Ready {
     }
 };
 
-MicroBatch micro_batch(TestBatch& batch, int64_t first, int64_t count) {
+LocalBatch micro_batch(TestBatch& batch, int64_t first, int64_t count) {
     const auto rows = [&](std::vector<int32_t>& ids) {
         return ids.empty() ? Tensor{}
                            : Tensor(ids.data() + first * batch.seq_len, Dtype::i32, {count * batch.seq_len});

@@ -20,7 +20,7 @@ struct Ready {
     explicit Ready(const RecomputeOptions& recompute = {})
         : engine(tiny_config(), {.types = {Dtype::f32, Dtype::bf16},
                                  .training = {.sequences = 2, .seq_len = 7},
-                                 .micro_batches = 2,
+                                 .accumulation = 2,
                                  .recompute = recompute}),
           batch(4, 7, tiny_config().vocab) {
         engine.allocate();

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: runs a rank's program with real stages and messages. It owns the frames and the slots of flows;
+// all other memory is the engine's.
+#pragma once
+
+#include "coeus/comm/point_to_point.hpp"
+#include "coeus/pipeline/program.hpp"
+#include "coeus/pipeline/stage.hpp"
+
+#include <functional>
+
+namespace coeus {
+
+/// Bytes of an executor's memory, as the planning run measured them.
+struct ExecutorMemory {
+    int64_t frame = 0;             ///< of a micro-batch of training
+    int64_t validation_frame = 0;  ///< of validation, which uses the first frame of each stage
+    size_t frame_entries = 0, frame_owed = 0;
+    int64_t slots = 0;  ///< all together
+};
+
+class Executor {
+public:
+    /// What layers may touch for a micro-batch, in this frame.
+    using ContextOf = std::function<Ctx(int microbatch, Frame& frame)>;
+
+    /// `exec`: whose observer sees the waits. It must outlive the executor.
+    Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec);
+
+    /// Of the micro-batches of a local batch.
+    const Program& training() const { return training_; }
+    /// Of one, forward.
+    const Program& validation() const { return validation_; }
+    const std::vector<Frame>& frames() const { return frames_; }
+    /// Who sees the frames from now on; null: nobody.
+    void observe(ArenaObserver* observer) {
+        for (Frame& frame : frames_) frame.observe(observer);
+    }
+
+    /// Of all frames together.
+    int64_t frame_bytes(const ExecutorMemory& memory) const;
+    /// Of all slots together, for flows of so many bytes.
+    int64_t slot_bytes(int64_t training_flow, int64_t validation_flow) const;
+    /// `pipeline`: the ranks that have the stages, which must outlive it.
+    void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
+
+    /// Adds the losses and gradients of all micro-batches of a local batch. `flow`: shape and type of what
+    /// goes from stage to stage. `last`: of the step, so that each stage's gradients can be reduced after its
+    /// last B or W.
+    void forward_backward(Tensor flow, bool last, const ContextOf& context);
+    /// Adds the loss of one micro-batch.
+    void evaluate(Tensor flow, const ContextOf& context);
+
+private:
+    template <class Compute>
+    void run(const Program& program, Tensor flow, const ContextOf& context, const Compute& compute);
+    void wait(int message);
+    Tensor slot(int number, Tensor flow) const;
+    int64_t bytes_of_frame(const ExecutorMemory& memory, int number) const;
+
+    Exec& exec_;
+    std::vector<Stage> stages_;
+    Program training_, validation_;
+    std::vector<Frame> frames_;
+    std::vector<Flow> outputs_;  // of the F that a frame belongs to
+    Buffer slots_;
+    std::unique_ptr<PointToPoint> messages_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Communicator owns: the MPI communicator, and memory for its sums.
+#pragma once
+
+#include "check_mpi.hpp"
+#include "coeus/comm/communicator.hpp"
+#include "coeus/device/memory.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace coeus {
+
+struct Communicator::Handle {
+    MPI_Comm comm = MPI_COMM_NULL;
+    Buffer staging;                     // one piece from each peer
+    std::vector<MPI_Request> requests;  // two for each peer
+    std::vector<MPI_Request> transfer;  // under way
+
+    explicit Handle(MPI_Comm c) : comm(c) {
+        int size = 1;
+        if (comm != MPI_COMM_NULL) COEUS_CHECK_MPI(MPI_Comm_size(comm, &size));
+        piece_bytes = bytes_from_each(size);
+        ranks = size;
+        requests.reserve(size_t(2 * size));
+        transfer.reserve(16);
+    }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    ~Handle() {
+        int finalised = 0;
+        MPI_Finalized(&finalised);
+        if (comm != MPI_COMM_NULL && !finalised) MPI_Comm_free(&comm);
+    }
+
+    // At the first reduction: most of a mesh's communicators never reduce anything large.
+    std::byte* pieces() {
+        if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "pieces of a reduction");
+        return staging.data();
+    }
+
+    // 16 MiB in all, until pieces would become too small
+    static int64_t bytes_from_each(int ranks) {
+        const int64_t rest = round_up(int64_t(8) * ranks, 64);  // all_reduce: fewer elements than ranks
+        const int64_t piece = std::min((int64_t(16) << 20) / ranks / 64 * 64, int64_t(256) << 10);
+        return std::max({piece, rest, int64_t(4) << 10});
+    }
+    int64_t piece_bytes = bytes_from_each(1);
+    int ranks = 1;
+};
+
+}  // namespace coeus

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/decoder_part.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+std::string DecoderPart::text() const {
+    std::vector<std::string> modules;
+    if (embedding) modules.emplace_back("tok_embeddings");
+    if (layers() == 1) modules.push_back(fmt::format("layer {}", first_layer));
+    if (layers() > 1) modules.push_back(fmt::format("layers {} to {}", first_layer, last_layer - 1));
+    if (head) modules.emplace_back("norm, output");
+    return join(modules, ", ");
+}
+
+std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, const SplitWeights& weights) {
+    const int64_t all = config.layers + weights.embedding + weights.head;
+    if (stages > all)
+        throw ConfigError(
+            "the pipeline has {} stages, but model.n_layers = {} with "
+            "parallelism.pipeline_parallel_first_stage_less_layers = {} and _last_stage_less_layers = {} can "
+            "be "
+            "divided into {} at most",
+            stages, config.layers, weights.embedding, weights.head, all);
+    const int64_t least = all / stages, more = all % stages;
+    const auto refuse = [&](const char* option, int64_t weight, int64_t most) {
+        throw ConfigError(
+            "parallelism.{} = {}: a stage of {} has room for the weight of {} layers; the nearest valid "
+            "value "
+            "is {}",
+            option, weight, stages, most, most);
+    };
+    if (stages > 1 && weights.embedding > least)
+        refuse("pipeline_parallel_first_stage_less_layers", weights.embedding, least);
+    if (stages > 1 && weights.head > least)
+        refuse("pipeline_parallel_last_stage_less_layers", weights.head, least);
+    std::vector<DecoderPart> parts;
+    int64_t layer = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+        DecoderPart part = {.embedding = stage == 0, .first_layer = layer, .head = stage + 1 == stages};
+        int64_t layers = least + (stage < more ? 1 : 0);
+        if (part.embedding) layers -= weights.embedding;
+        if (part.head) layers -= weights.head;
+        part.last_layer = layer += layers;
+        parts.push_back(part);
+    }
+    return parts;
+}
+
+namespace {
+
+constexpr const char* option = "parallelism.module_fqns_per_model_part";
+
+// All modules in their order.
+std::vector<std::string> module_names(const DecoderConfig& config) {
+    std::vector<std::string> names = {"tok_embeddings"};
+    for (int64_t layer = 0; layer < config.layers; ++layer) names.push_back(fmt::format("layers.{}", layer));
+    names.insert(names.end(), {"norm", "output"});
+    return names;
+}
+
+}  // namespace
+
+std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
+                                        const std::vector<std::vector<std::string>>& lists) {
+    const std::vector<std::string> names = module_names(config);
+    std::vector<DecoderPart> parts;
+    size_t next = 0;
+    int64_t layer = 0;
+    for (size_t stage = 0; stage < lists.size(); ++stage) {
+        if (lists[stage].empty()) throw ConfigError("{}: stage {} has no module", option, stage);
+        DecoderPart part = {.first_layer = layer};
+        for (const std::string& name : lists[stage]) {
+            if (std::ranges::find(names, name) == names.end()) {
+                const std::string near = nearest_name(name, names);
+                throw ConfigError(
+                    "{}: stage {}: \"{}\" is no module{}; they are tok_embeddings, layers.0 to "
+                    "layers.{}, norm, output",
+                    option, stage, name, near.empty() ? "" : ", did you mean \"" + near + "\"?",
+                    config.layers - 1);
+            }
+            if (next == names.size() || name != names[next])
+                throw ConfigError(
+                    "{}: stage {}: \"{}\" stands where {} is due; every module stands there once, in "
+                    "the order of the model",
+                    option, stage, name, next == names.size() ? "nothing more" : "\"" + names[next] + "\"");
+            if (name == "tok_embeddings") part.embedding = true;
+            if (name == "output") part.head = true;
+            if (name == "output" && lists[stage].front() == "output")
+                throw ConfigError(
+                    "{}: stage {}: \"output\" stands apart from \"norm\"; put both into one stage", option,
+                    stage);
+            if (name.starts_with("layers.")) ++layer;
+            ++next;
+        }
+        part.last_layer = layer;
+        parts.push_back(part);
+    }
+    if (next < names.size()) throw ConfigError("{}: \"{}\" is in no stage", option, names[next]);
+    return parts;
+}
+
+}  // namespace coeus

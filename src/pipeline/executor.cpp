@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pipeline/executor.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+constexpr int64_t slot_alignment = 64;
+
+}  // namespace
+
+Executor::Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec)
+    : exec_(exec),
+      stages_(std::move(stages)),
+      training_(program_of(table, rank)),
+      validation_(forward_program(table.placement, rank)) {
+    require(stages_.size() == training_.stages.size(), "an executor has the stages of its rank");
+}
+
+void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends) {
+    frames_.reserve(size_t(training_.frames));
+    for (int i = 0; i < training_.frames; ++i)
+        frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed);
+    outputs_.resize(frames_.size());
+    slots_ = Buffer(memory.slots, "flows between stages");
+    messages_ =
+        std::make_unique<PointToPoint>(pipeline, std::max(training_.messages, validation_.messages), sends);
+}
+
+int64_t Executor::bytes_of_frame(const ExecutorMemory& memory, int number) const {
+    return number < validation_.frames ? std::max(memory.frame, memory.validation_frame) : memory.frame;
+}
+
+int64_t Executor::frame_bytes(const ExecutorMemory& memory) const {
+    int64_t bytes = 0;
+    for (int i = 0; i < training_.frames; ++i) bytes += bytes_of_frame(memory, i);
+    return bytes;
+}
+
+int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) const {
+    return std::max(training_.slots * round_up(training_flow, slot_alignment),
+                    validation_.slots * round_up(validation_flow, slot_alignment));
+}
+
+void Executor::wait(int message) {
+    if (message < 0) return;
+    if (exec_.observer) exec_.observer->begin("wait_for_stage", 0, 0);
+    messages_->wait(message);
+    if (exec_.observer) exec_.observer->end();
+}
+
+Tensor Executor::slot(int number, Tensor flow) const {
+    return Tensor(slots_.data() + number * round_up(flow.bytes(), slot_alignment), flow.dtype, flow.shape);
+}
+
+template <class Compute>
+void Executor::run(const Program& program, Tensor flow, const ContextOf& context, const Compute& compute) {
+    for (const ProgramStep& step : program.steps) {
+        const Action& action = step.action;
+        wait(step.after);
+        if (action.computes()) {
+            Frame& frame = frames_[size_t(step.frame)];
+            Ctx c = context(action.microbatch, frame);
+            const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]
+                            : step.slot >= 0      ? Flow(slot(step.slot, flow))
+                                                  : Flow{};
+            const Flow out = compute(step, c, in);
+            if (action.kind == ActionKind::forward) outputs_[size_t(step.frame)] = out;
+            if (step.ends_frame) {
+                wait(step.sent);
+                frame.rewind({0, 0});
+            }
+            messages_->progress();
+        } else if (action.sends()) {
+            const Tensor tensor = action.kind == ActionKind::send_forward
+                                      ? outputs_[size_t(step.frame)].hidden()
+                                      : slot(step.slot, flow);
+            messages_->send(step.message, tensor, action.peer, action.channel());
+        } else {
+            messages_->receive(step.message, slot(step.slot, flow), action.peer, action.channel());
+        }
+    }
+    messages_->wait_for_all();
+}
+
+void Executor::forward_backward(Tensor flow, bool last, const ContextOf& context) {
+    run(training_, flow, context, [this, last](const ProgramStep& step, Ctx& c, Flow in) {
+        const Stage& stage = stages_[size_t(step.stage)];
+        stage.expect_last_uses(last && step.last_use);
+        Flow out;
+        switch (step.action.kind) {
+            case ActionKind::forward: out = stage.forward(c, in); break;
+            case ActionKind::backward: out = stage.backward(c, in); break;
+            case ActionKind::backward_input: out = stage.backward_input(c, in); break;
+            default: stage.backward_weight(c);
+        }
+        return out;
+    });
+}
+
+void Executor::evaluate(Tensor flow, const ContextOf& context) {
+    run(validation_, flow, context, [this](const ProgramStep& step, Ctx& c, Flow in) {
+        return stages_[size_t(step.stage)].evaluate(c, in);
+    });
+    for (Frame& frame : frames_) frame.rewind({0, 0});
+}
+
+}  // namespace coeus

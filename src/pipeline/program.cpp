@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pipeline/program.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <algorithm>
+#include <deque>
+
+namespace coeus {
+
+namespace {
+
+// Numbers that are free, each with the message that must be through before it is used again (-1: none). Those
+// that wait longest come first.
+struct Free {
+    int number, after;
+};
+
+class Writer {
+public:
+    // `slots`: how many there are; 0: as many as are in use at once, sends taking no time.
+    Writer(const Placement& placement, int microbatches, int rank, int slots)
+        : placement_(placement), rank_(rank), counting_(slots == 0) {
+        program_.stages = placement.stages_of(rank);
+        program_.microbatches = microbatches;
+        program_.slots = slots;
+        program_.runs_whole.resize(program_.stages.size());
+        program_.runs_halves.resize(program_.stages.size());
+        for (int slot = 0; slot < slots; ++slot) free_slots_.push_back({slot, -1});
+        flows_.resize(size_t(placement.stages()) * size_t(microbatches));
+    }
+
+    void add(const Action& action) {
+        ProgramStep step = {
+            .action = action,
+            .stage = int(std::ranges::find(program_.stages, action.stage) - program_.stages.begin())};
+        switch (action.kind) {
+            case ActionKind::forward: forward(step); break;
+            case ActionKind::backward:
+            case ActionKind::backward_input: backward(step); break;
+            case ActionKind::backward_weight: break;
+            default: message(step);
+        }
+        if (action.computes()) step.frame = flow(action).frame;
+        if (action.ends_frame()) end_frame(step);
+        program_.steps.push_back(step);
+    }
+
+    Program program() {
+        std::vector<bool> forward(program_.stages.size()), end(program_.stages.size());  // seen behind
+        for (auto step = program_.steps.rbegin(); step != program_.steps.rend(); ++step) {
+            if (!step->action.computes() || step->action.kind == ActionKind::backward_input) continue;
+            auto seen = (step->ends_frame ? end : forward)[size_t(step->stage)];
+            step->last_use = !seen;
+            seen = true;
+        }
+        return std::move(program_);
+    }
+
+private:
+    // Where what a stage has of a micro-batch is.
+    struct Flow {
+        int frame = -1;
+        int input = -1, input_message = -1;        // slot
+        int gradient = -1, gradient_message = -1;  // slot
+        int sent = -1;                             // message of the output
+    };
+    Flow& flow(int stage, int microbatch) {
+        return flows_[size_t(stage) * size_t(program_.microbatches) + size_t(microbatch)];
+    }
+    Flow& flow(const Action& action) { return flow(action.stage, action.microbatch); }
+    bool is_here(int stage) const {
+        return stage >= 0 && stage < placement_.stages() && placement_.rank_of(stage) == rank_;
+    }
+
+    void forward(ProgramStep& step) {
+        Flow& f = flow(step.action);
+        if (free_frames_.empty()) free_frames_.push_back(program_.frames++);
+        f.frame = free_frames_.back();
+        free_frames_.pop_back();
+        if (step.action.stage == 0) return;
+        if (is_here(step.action.stage - 1)) {
+            step.input_frame = flow(step.action.stage - 1, step.action.microbatch).frame;
+            return;
+        }
+        step.slot = f.input;
+        step.after = f.input_message;
+        give_back(f.input, -1);
+    }
+
+    void backward(ProgramStep& step) {
+        const Action& action = step.action;
+        Flow& f = flow(action);
+        (action.kind == ActionKind::backward ? program_.runs_whole
+                                             : program_.runs_halves)[size_t(step.stage)] = true;
+        const bool last = action.stage + 1 == placement_.stages();
+        if (last && action.stage == 0) return;
+        if (last)
+            take_slot(f.gradient, step.after);
+        else
+            step.after = f.gradient_message;
+        step.slot = f.gradient;
+        if (action.stage == 0)
+            give_back(f.gradient, -1);
+        else if (is_here(action.stage - 1))
+            flow(action.stage - 1, action.microbatch).gradient = f.gradient;
+    }
+
+    void message(ProgramStep& step) {
+        Flow& f = flow(step.action);
+        step.message = program_.messages++;
+        using enum ActionKind;
+        switch (step.action.kind) {
+            case send_forward:
+                step.frame = f.frame;
+                f.sent = step.message;
+                break;
+            case receive_forward:
+                take_slot(f.input, step.after);
+                step.slot = f.input;
+                f.input_message = step.message;
+                break;
+            case receive_backward:
+                take_slot(f.gradient, step.after);
+                step.slot = f.gradient;
+                f.gradient_message = step.message;
+                break;
+            default: step.slot = f.gradient; give_back(f.gradient, step.message);
+        }
+    }
+
+    void end_frame(ProgramStep& step) {
+        const Flow& f = flow(step.action);
+        step.sent = f.sent;
+        step.ends_frame = true;
+        free_frames_.push_back(f.frame);
+    }
+
+    void take_slot(int& slot, int& after) {
+        if (free_slots_.empty()) {
+            require(counting_, "a pipeline rank has as many slots as it uses");
+            free_slots_.push_back({program_.slots++, -1});
+        }
+        slot = free_slots_.front().number;
+        after = free_slots_.front().after;
+        free_slots_.pop_front();
+    }
+    void give_back(int slot, int after) {
+        if (counting_) after = -1;
+        free_slots_.push_back({slot, after});
+    }
+
+    const Placement& placement_;
+    int rank_;
+    bool counting_;
+    Program program_;
+    std::vector<Flow> flows_;  // [stage, micro-batch]
+    std::vector<int> free_frames_;
+    std::deque<Free> free_slots_;
+};
+
+Program written(const Placement& placement, int microbatches, int rank, const Row& row) {
+    const auto write = [&](int slots) {
+        Writer writer(placement, microbatches, rank, slots);
+        for (const Cell& cell : row)
+            for (const Action& action : cell) writer.add(action);
+        return writer.program();
+    };
+    const Program counted = write(0);
+    return counted.slots == 0 ? counted : write(counted.slots + 1);
+}
+
+}  // namespace
+
+Program program_of(const Timetable& table, int rank) {
+    const Timetable lowered = lower(table);
+    return written(table.placement, table.microbatches, rank, lowered.rows[size_t(rank)]);
+}
+
+Program forward_program(const Placement& placement, int rank) {
+    Row row;
+    using enum ActionKind;
+    for (const int stage : placement.stages_of(rank)) {
+        const auto peer = [&](int other) {
+            return other < 0 || other == placement.stages() ? rank : placement.rank_of(other);
+        };
+        if (peer(stage - 1) != rank) row.emplace_back(Action{receive_forward, stage, 0, peer(stage - 1)});
+        row.emplace_back(Action{forward, stage, 0});
+        if (peer(stage + 1) != rank) row.emplace_back(Action{send_forward, stage, 0, peer(stage + 1)});
+    }
+    return written(placement, 1, rank, row);
+}
+
+}  // namespace coeus

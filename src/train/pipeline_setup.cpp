@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/pipeline_setup.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/pipeline/from_file.hpp"
+#include "coeus/pipeline/simulate.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+using Deck = Config::Parallelism;
+
+int64_t micro_batches_of(const Config& config) {
+    return config.training.local_batch_size / config.parallelism.pipeline_parallel_microbatch_size;
+}
+
+// Which option says how many stages there are.
+struct Stages {
+    int64_t count;
+    std::string said_by;  // "parallelism.pipeline_parallel_layers_per_stage = 2: "
+};
+
+Stages stages_from_deck(const Deck& deck, const DecoderConfig& model, const Schedule& schedule) {
+    if (!deck.module_fqns_per_model_part.empty()) {
+        const auto count = int64_t(deck.module_fqns_per_model_part.size());
+        return {count, fmt::format("parallelism.module_fqns_per_model_part: its {} stages: ", count)};
+    }
+    if (!deck.pipeline_parallel_layers_per_stage)
+        return {deck.pipeline_parallel_degree * schedule.default_virtual_stages,
+                "parallelism.pipeline_parallel_schedule: "};
+    const int64_t all = model.layers + deck.pipeline_parallel_first_stage_less_layers +
+                        deck.pipeline_parallel_last_stage_less_layers;
+    const int64_t each = *deck.pipeline_parallel_layers_per_stage, count = div_ceil(all, each);
+    return {count,
+            fmt::format("parallelism.pipeline_parallel_layers_per_stage = {}, which makes {} stages of {} "
+                        "layers (the first and last stage's weights included): ",
+                        each, count, all)};
+}
+
+void require_even(const Stages& stages, int64_t ranks) {
+    if (stages.count % ranks == 0) return;
+    throw ConfigError(
+        "{}the number of stages must be a multiple of parallelism.pipeline_parallel_degree = {}; the nearest "
+        "is {}",
+        stages.said_by, ranks, std::max<int64_t>(1, (stages.count + ranks / 2) / ranks) * ranks);
+}
+
+// In the words of the deck.
+[[noreturn]] void refuse(const Refusal& refusal, const Config& config, const Stages& stages, int64_t ranks) {
+    const int64_t size = config.parallelism.pipeline_parallel_microbatch_size;
+    if (refusal.field == Refusal::Field::microbatches)
+        throw ConfigError(
+            "training.local_batch_size = {} in micro-batches of {} "
+            "(parallelism.pipeline_parallel_microbatch_size): {}; the nearest valid local_batch_size is {}",
+            config.training.local_batch_size, size, refusal.rule, refusal.nearest * size);
+    throw ConfigError("{}{}, but {} on {} ranks are {} on each; the nearest that works is {}", stages.said_by,
+                      refusal.rule, stages.count, ranks, stages.count / ranks, refusal.nearest);
+}
+
+Timetable built_in(const Config& config, const DecoderConfig& model, const MeshShape& mesh) {
+    const Deck& deck = config.parallelism;
+    const Schedule* schedule = find_schedule(deck.pipeline_parallel_schedule);
+    if (schedule == nullptr)
+        throw ConfigError(
+            "parallelism.pipeline_parallel_schedule = \"{}\": needs a table of one's own, "
+            "parallelism.pipeline_parallel_schedule_csv; or name a schedule: 1F1B, GPipe, Interleaved1F1B, "
+            "LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV",
+            deck.pipeline_parallel_schedule);
+    const Stages stages = stages_from_deck(deck, model, *schedule);
+    require_even(stages, mesh.pp);
+    const PipelineShape shape = {.ranks = mesh.pp,
+                                 .microbatches = int(micro_batches_of(config)),
+                                 .virtual_stages = int(stages.count / mesh.pp)};
+    // torchtitan's own rule: what may have one stage on a rank has no more, and the other way round
+    if (schedule->default_virtual_stages > 1 && shape.virtual_stages == 1 && mesh.pp > 1)
+        refuse({Refusal::Field::virtual_stages,
+                std::string(schedule->name) + " has at least two stages on each rank", 2},
+               config, stages, mesh.pp);
+    if (const auto refusal = schedule->refusal(shape)) refuse(*refusal, config, stages, mesh.pp);
+    return schedule->timetable(shape);
+}
+
+Timetable from_csv(const Config& config, const MeshShape& mesh) {
+    const std::string& path = config.parallelism.pipeline_parallel_schedule_csv;
+    Timetable table = read_timetable(path);
+    if (table.ranks() != mesh.pp)
+        throw ConfigError(
+            "parallelism.pipeline_parallel_schedule_csv = \"{}\": has rows for {} ranks; set "
+            "parallelism.pipeline_parallel_degree = {}",
+            path, table.ranks(), table.ranks());
+    if (table.microbatches != micro_batches_of(config))
+        throw ConfigError(
+            "parallelism.pipeline_parallel_schedule_csv = \"{}\": is for {} micro-batches; set "
+            "training.local_batch_size = {} (that many of parallelism.pipeline_parallel_microbatch_size = "
+            "{})",
+            path, table.microbatches,
+            table.microbatches * config.parallelism.pipeline_parallel_microbatch_size,
+            config.parallelism.pipeline_parallel_microbatch_size);
+    return table;
+}
+
+}  // namespace
+
+PipelineOptions pipeline_from_deck(const Config& config, const DecoderConfig& model, const MeshShape& mesh) {
+    if (mesh.pp == 1) return {};
+    const Deck& deck = config.parallelism;
+    PipelineOptions pipeline;
+    pipeline.timetable =
+        deck.pipeline_parallel_schedule_csv.empty() ? built_in(config, model, mesh) : from_csv(config, mesh);
+    const int stages = pipeline.timetable.stages();
+    if (deck.module_fqns_per_model_part.empty()) {
+        pipeline.parts = split_evenly(model, stages,
+                                      {.embedding = deck.pipeline_parallel_first_stage_less_layers,
+                                       .head = deck.pipeline_parallel_last_stage_less_layers});
+        return pipeline;
+    }
+    pipeline.parts = split_by_names(model, deck.module_fqns_per_model_part);
+    if (int(pipeline.parts.size()) != stages)
+        throw ConfigError("parallelism.module_fqns_per_model_part: has {} stages, where {} has {}",
+                          pipeline.parts.size(), pipeline.timetable.name, stages);
+    return pipeline;
+}
+
+std::vector<std::string> describe_pipeline(const PipelineOptions& pipeline) {
+    const Timetable& table = pipeline.timetable;
+    if (table.stages() == 1) return {};
+    std::vector<std::string> stages;
+    for (int stage = 0; stage < table.stages(); ++stage)
+        stages.push_back(fmt::format("{} (rank {})", pipeline.parts[size_t(stage)].text(),
+                                     table.placement.rank_of(stage)));
+    std::vector<std::string> lines = {
+        fmt::format("Pipeline: {}, {} ranks, {} stages, {} micro-batches of a local batch, bubble {:.1f} %",
+                    table.name, table.ranks(), table.stages(), table.microbatches,
+                    100 * simulate(table).bubble_fraction),
+        "Stages: " + join(stages, "; ")};
+    if (table.microbatches < table.stages())
+        lines.push_back(fmt::format(
+            "Notice: {} micro-batches are fewer than the {} stages of the pipeline, whose ranks will "
+            "idle; training.local_batch_size / parallelism.pipeline_parallel_microbatch_size says how "
+            "many there are",
+            table.microbatches, table.stages()));
+    return lines;
+}
+
+}  // namespace coeus

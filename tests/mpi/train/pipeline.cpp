@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines take the steps of one rank, in every schedule, with sends that are never buffered; what they plan
+// is what they use; a backward in halves has the bits of a whole one.
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+DecoderConfig model_of(int64_t layers, bool tied = false) {
+    DecoderConfig model = tiny_config();
+    model.layers = layers;
+    model.tied = tied;
+    return model;
+}
+
+// The shapes that a schedule takes on so many ranks, of a few; on many ranks one.
+std::vector<PipelineShape> shapes_of(const Schedule& schedule, int ranks) {
+    if (ranks > 4) return {{ranks, 2 * ranks, schedule.default_virtual_stages}};
+    std::vector<PipelineShape> shapes;
+    for (const int virtual_stages : {1, 2, 3})
+        for (const int micro_batches : {1, 3, 2 * ranks})
+            if (const PipelineShape shape = {ranks, micro_batches, virtual_stages}; schedule.accepts(shape))
+                shapes.push_back(shape);
+    return shapes;
+}
+
+}  // namespace
+
+TEST_CASE("pipeline: every schedule takes the steps of one rank") {
+    const Communicator world = Communicator::world("world");
+    int number = 0;
+    for (const Schedule& schedule : schedules())
+        for (const PipelineShape& shape : shapes_of(schedule, world.size())) {
+            ++number;
+            MeshCase c = {.mesh = {.pp = world.size()}, .model = model_of(2 + number % 4, number % 3 == 0)};
+            if (c.model.layers + 2 < shape.stages()) c.model.layers = shape.stages() - 2;
+            c.pipeline =
+                pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
+            c.sequences = shape.microbatches * (1 + number % 2);
+            c.micro_batches = 1 + number % 5 / 4;
+            c.document_mask = number % 4 == 0;
+            CHECK(differs_from_one_rank(c, world, 2) == "");
+        }
+}
+
+TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {
+    const Communicator world = Communicator::world("world");
+    const DecoderConfig model = model_of(3 + world.size(), true);
+    for (const StateTypes types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
+        MeshCase whole = {.mesh = {.pp = world.size()}, .model = model, .types = types};
+        whole.pipeline = pipeline_of("GPipe", world.size(), 3, 1, model);
+        whole.sequences = 3;
+        MeshCase halves = whole;
+        for (Row& row : halves.pipeline.timetable.rows) {
+            Row split;
+            for (const Cell& cell : row) {
+                if (cell[0].kind == ActionKind::backward)
+                    split.emplace_back(Action{ActionKind::backward_input, cell[0].stage, cell[0].microbatch});
+                else
+                    split.push_back(cell);
+            }
+            for (const Cell& cell : row)
+                if (cell[0].kind == ActionKind::backward)
+                    split.emplace_back(
+                        Action{ActionKind::backward_weight, cell[0].stage, cell[0].microbatch});
+            row = split;
+        }
+        const Mesh mesh(world.split(0, "world"), whole.mesh);
+        MeshRun a(whole, mesh), b(halves, mesh);
+        for (const int64_t step : {1, 2, 3}) {
+            TestBatch batch = batch_of_step(whole, uint64_t(step));
+            CHECK(a.step(step, batch));
+            CHECK(b.step(step, batch));
+            CHECK(a.engine.scalars().loss == b.engine.scalars().loss);
+            CHECK(a.whole(&Storage::gradient) == b.whole(&Storage::gradient));
+        }
+        CHECK(a.whole(&Storage::master) == b.whole(&Storage::master));
+        // both copies of a tied table are the same
+        const Storage* table = a.engine.decoder().shared_table();
+        CHECK((table != nullptr) ==
+              (world.size() > 1 && (world.rank() == 0 || world.rank() + 1 == world.size())));
+        std::vector<double> first(size_t(model.vocab * model.dim));
+        if (table) first = values(table->master);
+        const std::vector<double> own = first;
+        world.broadcast(Tensor(first.data(), Dtype::f64, {int64_t(first.size())}), 0);
+        if (table) CHECK(own == first);
+    }
+}
+
+TEST_CASE("pipeline: what is planned is what is used, and validation has the loss of one rank") {
+    const Communicator world = Communicator::world("world");
+    for (const Schedule& schedule : schedules()) {
+        const std::vector<PipelineShape> shapes = shapes_of(schedule, world.size());
+        REQUIRE(!shapes.empty());
+        const PipelineShape& shape = shapes.back();
+        CAPTURE(schedule.name);
+        MeshCase c = {.mesh = {.pp = world.size()}, .model = model_of(shape.stages())};
+        c.pipeline =
+            pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
+        c.sequences = c.validated = shape.microbatches;
+        const Mesh mesh(world.split(0, "world"), c.mesh);
+        MeshRun many(c, mesh);
+        TestBatch batch = batch_of_step(c, 1);
+        CHECK(many.step(1, batch));
+        const MemoryPlan& plan = many.engine.plan();
+        int64_t largest = 0;
+        size_t entries = 0, owed = 0;
+        for (const Frame& frame : many.engine.executor().frames()) {
+            CHECK(frame.peak_bytes() > 0);
+            CHECK(frame.mark().bytes == 0);
+            largest = std::max(largest, frame.peak_bytes());
+            entries = std::max(entries, frame.peak_entries());
+            owed = std::max(owed, frame.peak_owed());
+        }
+        CHECK(largest == plan.executor.frame);
+        CHECK(entries == plan.executor.frame_entries);
+        CHECK(owed == plan.executor.frame_owed);
+        CHECK(plan.activations >= int64_t(many.engine.executor().frames().size()) * plan.executor.frame);
+        // validation's batch is larger than a micro-batch
+        const double loss = many.evaluate(batch);
+        CHECK(many.engine.temporaries().peak() == plan.temporaries);
+        CHECK(many.engine.exec().workspace.peak() == plan.workspace);
+        c.mesh = {};
+        c.pipeline = {};
+        MeshRun one(c, mesh_of_one());
+        CHECK(one.step(1, batch));
+        CHECK(relatively_close(loss, one.evaluate(batch), 1e-11));
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines from the command line: the figures of one rank in every schedule, a run that changes its split,
+// and what is said to a deck that does not fit.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path write_data(const TemporaryFolder& folder) {
+    const fs::path file = folder / "tokens.h5";
+    write_token_file(file, {.tokens = learnable_tokens(200 * 17), .documents = {0, 7, 7, 100, 300, 3400}});
+    return file;
+}
+
+// Steps of two local batches, in float64.
+const Arguments common = {"--training.dtype=float64",
+                          "--model.n_layers=4",
+                          "--training.global_batch_size=8",
+                          "--training.document_mask",
+                          "--validation.enable",
+                          "--validation.freq=2",
+                          "--validation.steps=3",
+                          steps(4),
+                          "--lr_scheduler.total_steps=6"};
+
+Arguments pipeline(int degree, const std::string& schedule) {
+    return {fmt::format("--parallelism.pipeline_parallel_degree={}", degree),
+            "--parallelism.pipeline_parallel_schedule=" + schedule};
+}
+
+void compare(const MetricLines& is, const MetricLines& should) {
+    REQUIRE(is.steps.size() == should.steps.size());
+    REQUIRE(is.validations.size() == should.validations.size());
+    for (size_t i = 0; i < should.steps.size(); ++i) {
+        CAPTURE(i);
+        CHECK(relatively_close(is.steps[i].loss, should.steps[i].loss, 1e-11));
+        CHECK(relatively_close(is.steps[i].loss_max, should.steps[i].loss_max, 1e-11));
+        CHECK(relatively_close(is.steps[i].grad_norm, should.steps[i].grad_norm, 1e-9));
+        CHECK(is.steps[i].tokens_seen == should.steps[i].tokens_seen);
+    }
+    for (size_t i = 0; i < should.validations.size(); ++i) {
+        CHECK(relatively_close(is.validations[i].loss, should.validations[i].loss, 1e-11));
+        CHECK(is.validations[i].tokens == should.validations[i].tokens);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Every schedule has the figures of one rank") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    train_tiny(folder / "one", data, common);
+    const MetricLines one = read_metrics(folder / "one");
+    write_file(folder / "table.csv", "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+    struct Case {
+        std::string what;
+        Arguments arguments;
+        int ranks;
+    };
+    const Case cases[] = {
+        {"1F1B", pipeline(2, "1f1b"), 2},
+        {"GPipe", pipeline(2, "GPipe") + Arguments{"--parallelism.pipeline_parallel_microbatch_size=2"}, 2},
+        {"Interleaved1F1B", pipeline(2, "Interleaved1F1B"), 2},
+        {"LoopedBFS",
+         pipeline(2, "LoopedBFS") + Arguments{"--parallelism.pipeline_parallel_layers_per_stage=1"}, 2},
+        {"InterleavedZeroBubble", pipeline(2, "InterleavedZeroBubble"), 2},
+        {"ZBVZeroBubble", pipeline(2, "ZBVZeroBubble"), 2},
+        {"DualPipeV", pipeline(2, "DualPipeV"), 2},
+        {"csv",
+         pipeline(2, "PipelineScheduleMulti") +
+             Arguments{"--parallelism.pipeline_parallel_schedule_csv=" + (folder / "table.csv").string()},
+         2},
+        {"modules",
+         pipeline(2, "GPipe") + Arguments{"--parallelism.module_fqns_per_model_part=tok_embeddings,layers.0;"
+                                          "layers.1,layers.2,layers.3,norm,output"},
+         2},
+        {"two dimensions",
+         pipeline(2, "1F1B") +
+             Arguments{"--parallelism.pipeline_parallel_microbatch_size=1", "--training.local_batch_size=4"},
+         4},
+    };
+    for (const Case& c : cases) {
+        CAPTURE(c.what);
+        const Outcome run = train_tiny(folder / c.what, data, common + c.arguments, c.ranks);
+        CHECK(count_of("Pipeline: ", run.output) == 1);
+        CHECK(count_of("the plans of the pipeline ranks: ", run.output) == 1);
+        MetricLines is = read_metrics(folder / c.what);
+        if (c.ranks > 2)  // the mean of one data rank differs
+            for (size_t i = 0; i < is.steps.size(); ++i) is.steps[i].loss_max = one.steps[i].loss_max;
+        compare(is, one);
+    }
+}
+
+TEST_CASE("A run goes on with another split, tied table included") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more =
+        common + Arguments{"--model.tied_embeddings", "--checkpoint.enable", "--checkpoint.interval=100"};
+    train_tiny(folder / "one", data, more + Arguments{steps(6)});
+    train_tiny(folder / "moving", data, more + pipeline(2, "1F1B") + Arguments{steps(2)}, 2);
+    train_tiny(folder / "moving", data, more + Arguments{steps(3)}, 1);
+    train_tiny(folder / "moving", data, more + pipeline(2, "Interleaved1F1B") + Arguments{steps(5)}, 2);
+    train_tiny(folder / "moving", data,
+               more + pipeline(2, "1F1B") + Arguments{"--parallelism.data_parallel_shard_degree=2", steps(6)},
+               4);
+    MetricLines moving = read_metrics(folder / "moving");
+    const MetricLines one = read_metrics(folder / "one");
+    moving.steps.back().loss_max = one.steps.back().loss_max;
+    compare(moving, one);
+    // one split has the same bits as another: no sum changes its order
+    train_tiny(folder / "whole", data, more + pipeline(2, "1F1B") + Arguments{steps(6)}, 2);
+    train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(2)}, 2);
+    train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(6)}, 2);
+    CHECK(differing_arrays(folder / "whole" / checkpoint_of(6), folder / "parts" / checkpoint_of(6)).empty());
+}
+
+TEST_CASE("A pipeline that does not fit the deck is refused with what would") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const auto error_of = [&](const Arguments& more, int ranks = 2) {
+        const Outcome run = run_coeus(tiny_run(
+            folder / "out", data, common + more + Arguments{"--dry_run", fmt::format("--ranks={}", ranks)}));
+        CHECK(run.exit_code == 2);
+        return run.output;
+    };
+    CHECK_THAT(error_of(pipeline(8, "1F1B"), 8),
+               Contains("8 stages") || Contains("1F1B on 8 ranks needs at least 8 micro-batches"));
+    CHECK_THAT(error_of(pipeline(2, "1F1B") + Arguments{"--training.local_batch_size=1"}),
+               Contains("training.local_batch_size = 1 in micro-batches of 1") &&
+                   Contains("the nearest valid local_batch_size is 2"));
+    CHECK_THAT(
+        error_of(pipeline(2, "1F1B") + Arguments{"--parallelism.pipeline_parallel_layers_per_stage=2"}),
+        Contains("makes 3 stages of 6 layers") && Contains("must be a multiple of") &&
+            Contains("the nearest is 4"));
+    CHECK_THAT(error_of(pipeline(2, "ZBVZeroBubble") +
+                        Arguments{"--parallelism.pipeline_parallel_layers_per_stage=1"}),
+               Contains("ZBVZeroBubble has two stages on each rank"));
+    CHECK_THAT(error_of(pipeline(2, "PipelineScheduleMulti")),
+               Contains("needs a table of one's own, parallelism.pipeline_parallel_schedule_csv"));
+    CHECK_THAT(error_of(pipeline(2, "1F1B") +
+                        Arguments{"--parallelism.pipeline_parallel_first_stage_less_layers=7"}),
+               Contains("the nearest valid value is"));
+    CHECK_THAT(error_of(pipeline(2, "1F1B") +
+                        Arguments{"--parallelism.module_fqns_per_model_part=tok_embeddings;layers.1"}),
+               Contains("\"layers.1\" stands where \"layers.0\" is due"));
+    write_file(folder / "wrong.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+    CHECK_THAT(error_of(pipeline(2, "1F1B") + Arguments{"--training.local_batch_size=2",
+                                                        "--parallelism.pipeline_parallel_schedule_csv=" +
+                                                            (folder / "wrong.csv").string()}),
+               Contains("rank 0, cell 1: 0B0 waits for ever"));
+    write_file(folder / "other.csv", "0F0,0B0\n1F0,1B0\n");
+    const Arguments other = {"--parallelism.pipeline_parallel_schedule_csv=" +
+                             (folder / "other.csv").string()};
+    CHECK_THAT(error_of(pipeline(2, "1F1B") + other),
+               Contains("is for 1 micro-batches; set training.local_batch_size = 1"));
+    CHECK_THAT(error_of(pipeline(4, "1F1B") + other, 4),
+               Contains("has rows for 2 ranks; set parallelism.pipeline_parallel_degree = 2"));
+}

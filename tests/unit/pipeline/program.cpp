@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs run: played on all ranks with messages that go through as late as they can, nothing waits for ever
+// and nothing is overwritten before its use; and they take the memory that the simulator says.
+#include "coeus/pipeline/program.hpp"
+
+#include "coeus/base/error.hpp"
+#include "tables.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+// A message goes through when one of its ends waits for it and both have begun: its bytes are those that lie
+// there then. Memory holds the text of the flow in it.
+class Player {
+public:
+    explicit Player(const std::vector<Program>& programs) : programs_(programs) {
+        for (const Program& program : programs)
+            ranks_.push_back({.slots = std::vector<std::string>(size_t(program.slots)),
+                              .outputs = std::vector<std::string>(size_t(program.frames)),
+                              .owners = std::vector<std::string>(size_t(program.frames)),
+                              .messages = std::vector<Message>(size_t(program.messages))});
+    }
+
+    /// "" or what went wrong.
+    std::string run() {
+        bool moved = true;
+        while (moved && problem_.empty()) {
+            moved = false;
+            for (size_t rank = 0; rank < ranks_.size(); ++rank)
+                while (problem_.empty() && advance(rank)) moved = true;
+        }
+        for (size_t rank = 0; rank < ranks_.size() && problem_.empty(); ++rank)
+            if (ranks_[rank].at < programs_[rank].steps.size())
+                problem_ = fmt::format("rank {} waits for ever at {}", rank,
+                                       text_of(programs_[rank].steps[ranks_[rank].at].action));
+        return problem_;
+    }
+
+private:
+    struct Message {
+        bool begun = false, through = true;
+        std::string* memory = nullptr;
+        Message* other = nullptr;
+    };
+    struct Rank {
+        std::vector<std::string> slots, outputs, owners;
+        std::vector<Message> messages;
+        size_t at = 0;
+    };
+    struct Channel {
+        std::deque<Message*> sends, receives;  // begun, not matched
+    };
+
+    // True where the message is through.
+    bool wait(size_t rank, int number) {
+        if (number < 0) return true;
+        Message& message = ranks_[rank].messages[size_t(number)];
+        if (message.through) return true;
+        if (message.other == nullptr) return false;
+        Message &send = message.begun ? message : *message.other, &receive = *send.other;
+        *receive.memory = *send.memory;
+        send.through = receive.through = true;
+        return true;
+    }
+
+    void expect(const Action& action, const std::string& is, const std::string& should) {
+        if (is != should)
+            problem_ = fmt::format("{} finds \"{}\" where \"{}\" is due", text_of(action), is, should);
+    }
+
+    bool advance(size_t rank) {
+        Rank& r = ranks_[rank];
+        const Program& program = programs_[rank];
+        if (r.at == program.steps.size()) {
+            bool moved = false;
+            for (size_t i = 0; i < r.messages.size(); ++i)
+                if (!r.messages[i].through && wait(rank, int(i))) moved = true;
+            return moved;
+        }
+        const ProgramStep& step = program.steps[r.at];
+        if (!wait(rank, step.after) || !wait(rank, step.sent)) return false;
+        const Action& a = step.action;
+        const std::string own = fmt::format("{}-{}", a.stage, a.microbatch),
+                          before = fmt::format("output of {}-{}", a.stage - 1, a.microbatch),
+                          behind = fmt::format("gradient of {}-{}", a.stage + 1, a.microbatch);
+        std::string* slot = step.slot < 0 ? nullptr : &r.slots[size_t(step.slot)];
+        if (a.computes()) {
+            std::string &owner = r.owners[size_t(step.frame)], &output = r.outputs[size_t(step.frame)];
+            expect(a, owner, a.kind == ActionKind::forward ? "" : own);
+            if (a.kind == ActionKind::forward) {
+                if (step.input_frame >= 0) expect(a, r.outputs[size_t(step.input_frame)], before);
+                if (slot) expect(a, *slot, before);
+                owner = own;
+                output = "output of " + own;
+            } else if (a.gives_input_gradient() && slot) {
+                if (!is_last(rank, a.stage)) expect(a, *slot, behind);
+                *slot = "gradient of " + own;
+            }
+            if (step.ends_frame) owner.clear(), output.clear();
+        } else {
+            Message& message = r.messages[size_t(step.message)];
+            message.through = false;
+            message.begun = a.sends();  // which end it is
+            message.memory = a.kind == ActionKind::send_forward ? &r.outputs[size_t(step.frame)] : slot;
+            if (a.sends())
+                expect(a, *message.memory,
+                       (a.kind == ActionKind::send_forward ? "output of " : "gradient of ") + own);
+            Channel& channel = channels_[a.channel()];
+            (a.sends() ? channel.sends : channel.receives).push_back(&message);
+            if (!channel.sends.empty() && !channel.receives.empty()) {
+                channel.sends.front()->other = channel.receives.front();
+                channel.receives.front()->other = channel.sends.front();
+                channel.sends.pop_front();
+                channel.receives.pop_front();
+            }
+        }
+        ++r.at;
+        return true;
+    }
+
+    bool is_last(size_t, int stage) const {
+        int last = 0;
+        for (const Program& program : programs_) last = std::max(last, program.stages.back());
+        return stage == last;
+    }
+
+    const std::vector<Program>& programs_;
+    std::vector<Rank> ranks_;
+    std::map<int, Channel> channels_;
+    std::string problem_;
+};
+
+std::vector<Program> programs_of(const Timetable& table) {
+    std::vector<Program> programs;
+    for (int rank = 0; rank < table.ranks(); ++rank) programs.push_back(program_of(table, rank));
+    return programs;
+}
+
+}  // namespace
+
+TEST_CASE("every accepted shape: its programs run, in the frames that the simulator counts") {
+    int tables = 0;
+    for (const Schedule& schedule : schedules()) {
+        for_each_shape(10, [&](const PipelineShape& shape) {
+            if (!schedule.accepts(shape) || shape.virtual_stages > 3) return;
+            INFO(schedule.name << " " << shape.ranks << " " << shape.microbatches << " "
+                               << shape.virtual_stages);
+            const Timetable table = schedule.timetable(shape);
+            const std::vector<Program> programs = programs_of(table);
+            REQUIRE(Player(programs).run() == "");
+            const Simulation simulation = simulate(table);
+            for (size_t rank = 0; rank < programs.size(); ++rank)
+                REQUIRE(programs[rank].frames == simulation.peak_frames[rank]);
+            ++tables;
+        });
+    }
+    CHECK(tables > 500);
+}
+
+TEST_CASE("a program without its waits is seen to overwrite what is sent") {
+    std::vector<Program> programs = programs_of(table_of("GPipe", 4, 8, 1));
+    CHECK(Player(programs).run() == "");
+    for (ProgramStep& step : programs.back().steps)
+        if (step.action.kind == ActionKind::backward) step.after = -1;
+    CHECK(Player(programs).run() != "");
+}
+
+TEST_CASE("one rank with one stage exchanges nothing and has one frame") {
+    const Program program = program_of(one_stage(), 0);
+    CHECK(program.frames == 1);
+    CHECK(program.slots == 0);
+    CHECK(program.messages == 0);
+    CHECK(program.steps.size() == 2);
+    CHECK(program.runs_whole[0]);
+    CHECK_FALSE(program.runs_halves[0]);
+}
+
+TEST_CASE("validation goes through the stages in their order") {
+    for (const PipelineShape shape : {PipelineShape{3, 1, 1}, PipelineShape{2, 1, 3}}) {
+        std::vector<Program> programs;
+        for (int rank = 0; rank < shape.ranks; ++rank)
+            programs.push_back(forward_program(Placement::loop(shape), rank));
+        CHECK(Player(programs).run() == "");
+        for (const Program& program : programs) CHECK(program.frames == shape.virtual_stages);
+    }
+    const Program back = forward_program(Placement::v_shaped({2, 1, 2}), 1);
+    CHECK(back.messages == 2);  // stages 1 and 2 are both here
+}
