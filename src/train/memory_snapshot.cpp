@@ -130,9 +130,10 @@ std::string MemorySnapshot::json(int64_t step, int rank) const {
                          .set("to", held.to == not_yet ? int64_t(calls_.size()) : held.to)
                          .set("name", held.name));
     Json fixed = Json::object();
-    for (const auto& [what, bytes] : engine_.plan().terms())
-        if (std::none_of(arenas_.begin(), arenas_.end(), [&](const ArenaUse& a) { return a.name == what; }))
-            fixed.set(what, bytes);
+    for (const auto& term : engine_.plan().terms())
+        if (std::none_of(arenas_.begin(), arenas_.end(),
+                         [&](const ArenaUse& a) { return a.name == term.first; }))
+            fixed.set(term.first, term.second);
     return Json::object()
         .set("step", step)
         .set("rank", rank)

@@ -41,7 +41,7 @@ LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, boo
 }
 
 DecoderConfig model_on(const MeshShape& mesh, const Config& config) {
-    const DecoderConfig model = model_from_deck(config);
+    DecoderConfig model = model_from_deck(config);
     require_mesh_fits(model, config, mesh);
     return model;
 }

@@ -71,12 +71,17 @@ void compare(const MetricLines& is, const MetricLines& should, double tolerance)
 
 }  // namespace
 
-TEST_CASE("Every deck of tests/decks trains as one rank does") {
+namespace {
+
+// Trains each of these decks on its mesh and on one rank.
+void compare_decks(bool (*wanted)(const std::string& name), size_t at_least) {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(200 * 33), .documents = {0, 100, 4000, 6600}});
-    const auto decks = all_decks();
-    REQUIRE(decks.size() >= 12);
+    std::vector<fs::path> decks;
+    for (const fs::path& deck : all_decks())
+        if (wanted(deck.stem())) decks.push_back(deck);
+    CHECK(decks.size() >= at_least);
     for (const fs::path& deck : decks) {
         CAPTURE(deck.filename().string());
         const fs::path root = folder / deck.stem().string();
@@ -88,6 +93,22 @@ TEST_CASE("Every deck of tests/decks trains as one rank does") {
                                 "--training.steps=2"};
         compare(run("mesh16", bf16, ranks_of(deck)), run("one16", bf16 + on_one_rank(), 0), 2e-3);
     }
+}
+
+bool has(const std::string& name, const char* part) {
+    return name.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("Every deck of tests/decks trains as one rank does: pipelines") {
+    compare_decks([](const std::string& name) { return has(name, "pp"); }, 11);
+}
+TEST_CASE("Every deck of tests/decks trains as one rank does: context parallel") {
+    compare_decks([](const std::string& name) { return has(name, "cp") && !has(name, "pp"); }, 6);
+}
+TEST_CASE("Every deck of tests/decks trains as one rank does: data and tensor parallel") {
+    compare_decks([](const std::string& name) { return !has(name, "cp") && !has(name, "pp"); }, 12);
 }
 
 TEST_CASE("A mesh resumes where it was, and another mesh goes on from there") {

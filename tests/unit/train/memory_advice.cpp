@@ -29,7 +29,8 @@ struct Planned {
 
 Planned planned(const Words& arguments, int ranks) {
     const Config config = parse_command_line(arguments).config;
-    return {model_from_deck(config), engine_options(config, mesh_shape(config, ranks), 0, 1)};
+    const DecoderConfig model = model_from_deck(config);
+    return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
 }
 
 // "--key=value" of each "key = value" of an advice.
