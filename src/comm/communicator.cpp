@@ -209,9 +209,12 @@ void Communicator::sum_by_pieces(Tensor inout) const {
     if (first == inout.count()) return;
     // fewer elements than ranks are left: everyone sums all of them
     const Tensor rest = part(inout, first, inout.count() - first);
-    COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, handle_->pieces(),
-                                  as_count(rest.bytes()), MPI_BYTE, handle_->comm));
-    sum_pieces(rest, handle_->pieces(), rest.bytes(), rest, rank_, size_);
+    auto* all = rest.bytes() <= int64_t(sizeof(int64_t))
+                    ? reinterpret_cast<std::byte*>(handle_->numbers.data())
+                    : handle_->pieces();
+    COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, all, as_count(rest.bytes()),
+                                  MPI_BYTE, handle_->comm));
+    sum_pieces(rest, all, rest.bytes(), rest, rank_, size_);
 }
 
 double Communicator::all_reduce(double value, Reduce op, Where where) const {

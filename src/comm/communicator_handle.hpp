@@ -14,6 +14,7 @@ namespace coeus {
 struct Communicator::Handle {
     MPI_Comm comm = MPI_COMM_NULL;
     Buffer staging;                     // one piece from each peer
+    std::vector<int64_t> numbers;       // one from each: sums of single numbers need no more
     std::vector<MPI_Request> requests;  // two for each peer
     std::vector<MPI_Request> transfer;  // under way
 
@@ -23,6 +24,7 @@ struct Communicator::Handle {
         piece_bytes = bytes_from_each(size);
         ranks = size;
         requests.reserve(size_t(2 * size));
+        numbers.resize(size_t(size));
         transfer.reserve(16);
     }
     Handle(const Handle&) = delete;

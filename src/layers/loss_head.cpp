@@ -12,10 +12,10 @@ namespace coeus {
 namespace {
 
 // Rows of a chunk: logits of about 8 MiB, which the last-level cache holds, but enough rows for an efficient
-// GEMM.
-int64_t chunk_rows(int64_t tokens, int64_t vocabulary, Dtype dtype) {
-    const int64_t fitting =
-        (int64_t(8) << 20) / (std::max<int64_t>(1, vocabulary) * size_of(dtype)) / 64 * 64;
+// GEMM. `columns`: of the widest part of the vocabulary, so that all tensor-parallel ranks take the same
+// chunks.
+int64_t chunk_rows(int64_t tokens, int64_t columns, Dtype dtype) {
+    const int64_t fitting = (int64_t(8) << 20) / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
@@ -24,7 +24,8 @@ int64_t chunk_rows(int64_t tokens, int64_t vocabulary, Dtype dtype) {
 // Calls each(first row, logits [n, V/P], losses [n]) with the logits of n rows of normed [T, D].
 template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
-    const int64_t rows = chunk_rows(normed.rows(), output_->w.rows(), normed.dtype);
+    const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
+    const int64_t rows = chunk_rows(normed.rows(), columns, normed.dtype);
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {normed.rows()});
     const Tensor logits = c.temp.alloc(normed.dtype, {rows, output_->w.rows()});

@@ -102,7 +102,15 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
 }
 
-Gathered::~Gathered() = default;
+// Work under way refers to the places: the streams end first, and nobody waits for them later.
+Gathered::~Gathered() {
+    for (const auto* places : {&weights_, &gradients_})
+        if (*places)
+            for (Places::State& state : (*places)->states) state.pending.forget();
+    reduction_.forget();
+    gather_stream_.reset();
+    reduce_stream_.reset();
+}
 
 Gathered::Bytes Gathered::bytes() const {
     if (!is_sharded()) return {};
@@ -201,8 +209,10 @@ void Gathered::hold_gradients(size_t unit) {
     if (!is_sharded()) return;
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
+        if (compute_->observer) compute_->observer->begin("reduce_gradients", 0, 0);
         gradients_->make_room(unit);
-        join(state.pending, "reduce_gradients");
+        state.pending.join();
+        if (compute_->observer) compute_->observer->end();
         const Unit& range = parameters_.units()[unit];
         for (size_t i = range.first; i < range.first + range.count; ++i)
             kernels_->zero(*compute_, gradients_->of(unit, i));
@@ -220,6 +230,7 @@ void Gathered::reduce_later(size_t unit, bool complete) {
     }
     if (complete) {
         uses_left_[unit] = 0;
+        reduction_.forget();  // the stream keeps the order
         reduction_ = reduce_stream_->run([this, unit] { sum_over_replicas(unit); });
     }
     if (compute_->observer) compute_->observer->end();

@@ -30,7 +30,7 @@ ShardPlace place_in(const MeshShape& mesh, int rank) {
 }
 
 const LossExchange& loss_exchange(const EngineOptions& options) {
-    return options.split_loss ? split_loss() : whole_loss();
+    return options.split_loss || options.mesh.tp == 1 ? split_loss() : whole_loss();
 }
 
 // The options with their defaults filled in.
@@ -63,16 +63,18 @@ BatchShape micro_batch_of(const EngineOptions& options) {
             .seq_len = options.training.seq_len};
 }
 
-// Of this rank's stages.
+// Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
+// communicates again, and parts that are not even would let ranks choose differently.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
-    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const int rank = options.mesh.coordinate(options.rank, pp);
+    const int first = rank * (options.mesh.ranks() / options.mesh.pp);
+    const Mesh mesh = Mesh::planned(options.mesh, first);
     const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
     Exec exec;
-    const Decoder any(config, options.types, 1, place_in(options.mesh, options.rank), parts, {});
+    const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
-        const Decoder decoder(config, options.types, 1, place_in(options.mesh, options.rank), parts, choices);
+        const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
                              loss_exchange(options), options.context);
     });

@@ -22,6 +22,8 @@ public:
 
     /// Waits until the work is done; rethrows what it threw. Later calls return at once.
     void join();
+    /// Nobody waits any more; the stream does the work all the same.
+    void forget() { stream_ = nullptr; }
 
 private:
     friend class Stream;

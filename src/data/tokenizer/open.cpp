@@ -20,8 +20,18 @@ const char* const what_is_known =
     "tokenizer.json (`coeus tokenizer` makes one), a .model or .tiktoken file of tiktoken or SentencePiece, "
     "or vocab.json with merges.txt";
 
+// Of a tokenizer.json: characters outside the vocabulary fall back to bytes, as SentencePiece's BPE does.
+bool is_of_sentencepiece(const std::string& json) {
+    const size_t at = json.find("\"byte_fallback\"");
+    return at != std::string::npos && json.compare(json.find_first_not_of(" \n:", at + 15), 4, "true") == 0;
+}
+
 // The files by which a folder's tokenizer is known: none, one, or several that leave open which is meant.
 std::vector<fs::path> main_files(const fs::path& folder) {
+    // Llama 2: the json is a rewriting of the SentencePiece model that lies beside it
+    const fs::path model = folder / "tokenizer.model", json = folder / "tokenizer.json";
+    if (fs::is_regular_file(model) && fs::is_regular_file(json) && is_of_sentencepiece(content_of(json)))
+        return {model};
     for (const char* name : {"tokenizer.json", "tokenizer.model"})
         if (fs::is_regular_file(folder / name)) return {folder / name};
     std::vector<fs::path> found;

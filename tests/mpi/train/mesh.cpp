@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mesh takes the steps of one rank: loss, gradient norm, every gradient by name, every weight, in
 // float64.
+#include "coeus/base/random.hpp"
 #include "support/mesh_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -35,21 +36,53 @@ void set_pipeline(MeshCase& c, int number) {
 
 TEST_CASE("mesh: every factorisation equals one rank") {
     const Communicator world = Communicator::world("world");
-    int number = 0;
+    // every factor drawn by itself, so that no two go together
+    const RandomStream random(11, "cases of meshes");
+    uint64_t draws = 0;
+    const auto draw = [&](int choices) { return int(random.u64(draws++) % uint64_t(choices)); };
     for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
-        ++number;
-        MeshCase c = {.mesh = mesh, .model = model_for(mesh, number % 2 == 0)};
-        c.sequences = 1 + number % 3 / 2;
-        c.micro_batches = 1 + number % 2;
+        MeshCase c = {.mesh = mesh, .model = model_for(mesh, draw(2) == 0)};
+        c.sequences = 1 + draw(2);
+        c.micro_batches = 1 + draw(2);
         c.seq_len = 6 * mesh.cp * mesh.tp;
-        if (mesh.pp > 1) set_pipeline(c, number);
-        c.document_mask = number % 3 == 0;
-        c.gather.weights = number % 2 ? Keep::neighbours : Keep::all;
-        c.gather.gradients = number % 3 ? Keep::neighbours : Keep::all;
-        c.gather.streams = number % 4 < 2 ? Stream::Mode::threaded : Stream::Mode::eager;
-        c.split_loss = number % 3 != 1;
-        c.recompute = {.mode = RecomputeOptions::Mode(number % 4), .every = 2, .budget = 0.3};
+        if (mesh.pp > 1) set_pipeline(c, draw(7));
+        c.document_mask = draw(2) == 0;
+        c.gather.weights = draw(2) ? Keep::neighbours : Keep::all;
+        c.gather.gradients = draw(2) ? Keep::neighbours : Keep::all;
+        c.gather.streams = draw(3) ? Stream::Mode::threaded : Stream::Mode::eager;
+        c.split_loss = draw(3) != 0;
+        c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 2, .budget = 0.3};
         CHECK(differs_from_one_rank(c, world) == "");
+    }
+}
+
+TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
+    const Communicator world = Communicator::world("world");
+    for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard}))
+        for (const Keep keep : {Keep::neighbours, Keep::all})
+            for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager}) {
+                MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .micro_batches = 2, .seq_len = 6};
+                c.gather = {.weights = keep, .gradients = keep, .streams = streams};
+                CHECK(differs_from_one_rank(c, world) == "");
+            }
+}
+
+TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same order") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2 && world.size() != 4) return;
+    const MeshShape mesh = {.tp = world.size()};
+    // the first rank's part of the logits is wide enough for smaller chunks than the last one's
+    MeshCase chunks = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 640};
+    chunks.model.vocab = world.size() * 3277 - 1;
+    chunks.model.layers = 1;
+    CHECK(differs_from_one_rank(chunks, world, 1) == "");
+    // the first rank's frame is larger than the last one's
+    for (const double budget : {0.3, 0.404, 0.41, 0.416, 0.5}) {
+        MeshCase uneven = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 16};
+        uneven.model.layers = 8;
+        uneven.model.ffn_hidden = 9;
+        uneven.recompute = {.mode = RecomputeOptions::Mode::budget, .budget = budget};
+        CHECK(differs_from_one_rank(uneven, world, 1) == "");
     }
 }
 

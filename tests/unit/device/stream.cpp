@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work beside the computation: order, waiting, errors.
+#include "coeus/device/stream.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+using namespace coeus;
+
+TEST_CASE("stream: work is done in order, and join waits for its own") {
+    for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded}) {
+        Stream stream(mode);
+        std::vector<int> done;
+        Pending last;
+        for (int i = 0; i < 200; ++i) {  // more than the ring holds
+            last.forget();
+            last = stream.run([&done, i] { done.push_back(i); });
+        }
+        last.join();
+        CHECK(done.size() == 200);
+        for (size_t i = 0; i < done.size(); ++i) CHECK(done[i] == int(i));
+        last.join();  // again
+    }
+}
+
+TEST_CASE("stream: work runs beside the caller") {
+    Stream stream(Stream::Mode::threaded);
+    std::atomic<bool> go = false, done = false;
+    Pending work = stream.run([&] {
+        go.wait(false);
+        done = true;
+    });
+    CHECK_FALSE(done);
+    go = true;
+    go.notify_one();
+    work.join();
+    CHECK(done);
+}
+
+TEST_CASE("stream: an error reaches whoever joins, and nothing runs after it") {
+    Stream stream(Stream::Mode::threaded);
+    bool ran = false;
+    Pending failing = stream.run([] { throw std::runtime_error("no network"); });
+    Pending after = stream.run([&ran] { ran = true; });
+    CHECK_THROWS_WITH(after.join(), "no network");
+    CHECK_THROWS_WITH(failing.join(), "no network");
+    CHECK_FALSE(ran);
+    Stream eager(Stream::Mode::eager);
+    CHECK_THROWS_WITH(eager.run([] { throw std::runtime_error("at once"); }), "at once");
+}
+
+TEST_CASE("stream: what is not joined is waited for at the end, forgotten work is done all the same") {
+    int done = 0;
+    {
+        Stream stream(Stream::Mode::threaded);
+        {
+            const Pending joined = stream.run([&done] { ++done; });
+        }
+        CHECK(done == 1);
+        Pending forgotten = stream.run([&done] { ++done; });
+        forgotten.forget();
+        Pending first = stream.run([&done] { ++done; }), second = std::move(first);
+        second = stream.run([&done] { ++done; });
+        CHECK(done >= 3);  // an assignment waits for what was there
+        second.forget();
+    }
+    CHECK(done == 4);
+}
