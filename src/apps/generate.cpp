@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -157,6 +158,12 @@ int generate(const Arguments& arguments) {
     const WriterOptions options = writer_options(flags);
     const int64_t batch = flags.integer("batch", 1, Generator::most_sequences);
     const Pretrained source(flags.required("checkpoint"));
+    if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
+        throw ConfigError(
+            "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which is not there "
+            "as "
+            "seen from here; name it: --tokenizer PATH",
+            source.path(), source.tokenizer_folder());
     const Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
     if (tokenizer.vocab_size() > source.model().vocab)
         throw ConfigError("--tokenizer {}: has {} tokens, but the model knows {}", tokenizer.folder(),

@@ -9,6 +9,7 @@
 #include "coeus/train/pipeline_setup.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace coeus {
 
@@ -151,6 +152,27 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
     return lines;
 }
 
+namespace {
+
+// What a deck names and this host does not have: a deck may be checked elsewhere than where it runs.
+std::vector<std::string> absent_files(const Config& config) {
+    std::vector<std::string> notices;
+    const auto look = [&](const char* option, const std::string& path) {
+        if (!path.empty() && !std::filesystem::exists(path))
+            notices.push_back(fmt::format(
+                "Notice: {} = \"{}\": there is no such file or folder here; a run needs it", option, path));
+    };
+    for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
+    if (config.validation.enable)
+        for (const std::string& path : config.validation.dataset_path) look("validation.dataset_path", path);
+    look("checkpoint.initial_load_path", config.checkpoint.initial_load_path);
+    if (config.model.hf_assets_path != Config().model.hf_assets_path)
+        look("model.hf_assets_path", config.model.hf_assets_path);
+    return notices;
+}
+
+}  // namespace
+
 void dry_run(const CommandLine& command_line, int world_size) {
     const Config& config = command_line.config;
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
@@ -163,6 +185,7 @@ void dry_run(const CommandLine& command_line, int world_size) {
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
+    for (const std::string& notice : absent_files(config)) log::info("{}", notice);
     if (const int64_t limit = memory_limit_bytes(); std::ranges::max(planned_bytes(engine)) > limit)
         log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
                   memory_advice(model, engine.options(), limit));

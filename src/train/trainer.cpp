@@ -71,6 +71,10 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
+        const double epochs = double(config_.training.steps * engine_.options().training.sequences *
+                                     mesh_.size(dp) * engine_.options().accumulation) /
+                              double(data_.training().first_epoch());
+        if (epochs > 1) log::info("All {} steps read it {:.2f} times", config_.training.steps, epochs);
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
             log::info("Hint: {}", hint);
     }

@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -20,6 +21,9 @@ namespace {
 std::string english() {
     const std::string packed = "/usr/share/dictd/gcide.dict.dz";
     if (!std::filesystem::exists(packed)) {
+        const char* needed = std::getenv("COEUS_REQUIRE_GOLDEN");
+        if (needed && std::string(needed) == "1")
+            FAIL("required but absent: " << packed << " (package dict-gcide)");
         WARN("skipped: no " << packed << " (package dict-gcide)");
         return "";
     }
