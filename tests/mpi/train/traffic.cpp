@@ -145,6 +145,7 @@ DecoderConfig even_model() {
 
 TEST_CASE("traffic: a step sends what the formulas say") {
     const Communicator world = Communicator::world("world");
+    if (world.size() > 4) return;  // nothing new
     int number = 0;
     for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp}))
         for (const int64_t micro_batches : {1, 2})
