@@ -36,6 +36,6 @@ std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, c
 /// Stages by the names of their modules (parallelism.module_fqns_per_model_part). ConfigError naming the
 /// first stage and module that is unknown, missing, twice or out of order.
 std::vector<DecoderPart> split_by_names(const DecoderConfig& config,
-                                        const std::vector<std::vector<std::string>>& names);
+                                        const std::vector<std::vector<std::string>>& lists);
 
 }  // namespace coeus

@@ -63,13 +63,13 @@ public:
     /// from 1; `valid_tokens`: labels that count, of all ranks.
     void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
     /// Adds a local batch to the gradients and to scalars().loss (of the ranks with the last stage).
-    void forward_backward(const LocalBatch& batch);
+    void forward_backward(const LocalBatch& local);
     /// Sums gradients and loss over the ranks, clips by the global norm and updates the weights. Returns
     /// false, with nothing updated, where loss or norm is not finite on any rank.
     bool update();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
     /// not the last stage. Every rank of the mesh calls it as often.
-    double evaluate(const LocalBatch& batch);
+    double evaluate(const LocalBatch& local);
     /// The ranks' memory in use: of arenas, the most that ever was.
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
