@@ -5,6 +5,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "coeus/models/registry.hpp"
 #include "coeus/train/engine.hpp"
 #include "coeus/train/tracer.hpp"
 
@@ -17,7 +18,7 @@ using namespace coeus;
 namespace {
 
 constexpr auto latency = std::chrono::milliseconds(5);
-constexpr int64_t seq_len = 512, sequences = 4, vocabulary = 2048;
+constexpr int64_t seq_len = 512, sequences = 4;
 
 // Hands everything on to a tracer; collectives of other threads than its own take 5 ms longer.
 class SlowNetwork : public CommunicationObserver {
@@ -38,17 +39,7 @@ private:
 
 std::string measure(const char* what, const MeshShape& shape, Dtype compute) {
     Mesh mesh(Communicator::world("world"), shape);
-    const DecoderConfig model = {.family = "llama3",
-                                 .flavor = "debugmodel",
-                                 .dim = 256,
-                                 .layers = 6,
-                                 .heads = 16,
-                                 .kv_heads = 16,
-                                 .head_dim = 16,
-                                 .ffn_hidden = 768,
-                                 .vocab = vocabulary,
-                                 .rope_theta = 500000,
-                                 .rope_scaling = {}};
+    const DecoderConfig& model = find_flavor(find_family("llama3"), "debugmodel");
     Engine engine(model, {.types = {.compute = compute},
                           .training = {.sequences = sequences, .seq_len = seq_len},
                           .mesh = shape,
@@ -59,7 +50,7 @@ std::string measure(const char* what, const MeshShape& shape, Dtype compute) {
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     std::vector<int32_t> ids(size_t(sequences * seq_len));
     const RandomStream random(uint64_t(mesh.world().rank()), "tokens");
-    for (size_t t = 0; t < ids.size(); ++t) ids[t] = int32_t(random.u64(t) % vocabulary);
+    for (size_t t = 0; t < ids.size(); ++t) ids[t] = int32_t(random.u64(t) % uint64_t(model.vocab));
     const Tensor tokens(ids.data(), Dtype::i32, {int64_t(ids.size())});
 
     Tracer tracer(mesh.world().rank());

@@ -16,7 +16,6 @@ struct Communicator::Handle {
     Buffer staging;                     // one piece from each peer
     std::vector<int64_t> numbers;       // one from each: sums of single numbers need no more
     std::vector<MPI_Request> requests;  // two for each peer
-    std::vector<MPI_Request> transfer;  // under way
 
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;
@@ -25,7 +24,6 @@ struct Communicator::Handle {
         ranks = size;
         requests.reserve(size_t(2 * size));
         numbers.resize(size_t(size));
-        transfer.reserve(16);
     }
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;

@@ -12,30 +12,43 @@ constexpr int first_tag = 16;  // below it are those of Communicator
 
 struct PointToPoint::Requests {
     struct Message {
-        const char* operation;  // null: nothing under way
-        int64_t bytes;
+        const char* operation = nullptr;  // null: nothing under way
+        int64_t bytes = 0;
+        std::source_location where;
     };
     std::vector<MPI_Request> all;
-    std::vector<Message> messages;         // of each, until it was waited for
-    MPI_Datatype row = MPI_DATATYPE_NULL;  // MPI counts in int: rows, not bytes
-    int64_t row_bytes = 0;
+    std::vector<Message> messages;  // of each, until it was waited for
+    struct Row {
+        int64_t bytes;
+        MPI_Datatype type;
+    };
+    std::vector<Row> rows;  // MPI counts in int: rows, not bytes
 
     Requests() = default;
     Requests(const Requests&) = delete;
     Requests& operator=(const Requests&) = delete;
     ~Requests() {
-        if (row != MPI_DATATYPE_NULL) MPI_Type_free(&row);
+        for (Row& row : rows) MPI_Type_free(&row.type);
     }
 
-    // Of rows of that tensor, which are mostly as long as those before.
+    // A message begins; returns its request.
+    MPI_Request* begin(int number, Message message) {
+        Message& place = messages[size_t(number)];
+        require(place.operation == nullptr, "a message begins under a number that is in use");
+        place = message;
+        return &all[size_t(number)];
+    }
+
+    // Of rows of that tensor, which have one of few lengths.
     MPI_Datatype row_of(Tensor tensor) {
         const int64_t bytes = tensor.cols() * size_of(tensor.dtype);
-        if (bytes == row_bytes) return row;
-        if (row != MPI_DATATYPE_NULL) COEUS_CHECK_MPI(MPI_Type_free(&row));
-        COEUS_CHECK_MPI(MPI_Type_contiguous(int(bytes), MPI_BYTE, &row));
-        COEUS_CHECK_MPI(MPI_Type_commit(&row));
-        row_bytes = bytes;
-        return row;
+        for (const Row& row : rows)
+            if (row.bytes == bytes) return row.type;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        COEUS_CHECK_MPI(MPI_Type_contiguous(int(bytes), MPI_BYTE, &type));
+        COEUS_CHECK_MPI(MPI_Type_commit(&type));
+        rows.push_back({bytes, type});
+        return type;
     }
 };
 
@@ -52,30 +65,29 @@ PointToPoint::~PointToPoint() {
         if (request != MPI_REQUEST_NULL) MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-void PointToPoint::send(int number, Tensor tensor, int peer, int channel) {
+void PointToPoint::send(int number, Tensor tensor, int peer, int channel, Where where) {
     if (ranks_.is_planned()) return;
     require(tensor.dense(), "a message needs dense rows");
-    requests_->messages[size_t(number)] = {"send", tensor.bytes()};
+    MPI_Request* request = requests_->begin(number, {"send", tensor.bytes(), where});
     const auto begin = sends_ == Sends::standard ? MPI_Isend : MPI_Issend;
     COEUS_CHECK_MPI(begin(tensor.data, int(tensor.rows()), requests_->row_of(tensor), peer,
-                          first_tag + channel, ranks_.handle().comm, &requests_->all[size_t(number)]));
+                          first_tag + channel, ranks_.handle().comm, request));
 }
 
-void PointToPoint::receive(int number, Tensor tensor, int peer, int channel) {
+void PointToPoint::receive(int number, Tensor tensor, int peer, int channel, Where where) {
     if (ranks_.is_planned()) return;
     require(tensor.dense(), "a message needs dense rows");
-    requests_->messages[size_t(number)] = {"receive", tensor.bytes()};
+    MPI_Request* request = requests_->begin(number, {"receive", tensor.bytes(), where});
     COEUS_CHECK_MPI(MPI_Irecv(tensor.data, int(tensor.rows()), requests_->row_of(tensor), peer,
-                              first_tag + channel, ranks_.handle().comm, &requests_->all[size_t(number)]));
+                              first_tag + channel, ranks_.handle().comm, request));
 }
 
 // An observer sees the waiting, which is the part of a message that the computation does not hide.
 void PointToPoint::wait(int number) {
     if (number < 0 || !requests_->messages[size_t(number)].operation) return;
-    auto& [operation, bytes] = requests_->messages[size_t(number)];
+    auto& [operation, bytes, where] = requests_->messages[size_t(number)];
     CommunicationObserver* observer = ranks_.observer();
-    const int64_t event =
-        observer ? observer->begin(ranks_.name(), operation, bytes, std::source_location::current()) : 0;
+    const int64_t event = observer ? observer->begin(ranks_.name(), operation, bytes, where) : 0;
     MPI_Request& request = requests_->all[size_t(number)];
     if (request != MPI_REQUEST_NULL) COEUS_CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
     operation = nullptr;

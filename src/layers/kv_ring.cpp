@@ -23,12 +23,6 @@ struct KeysAndValues {
           values(both.slice_cols(both.cols() / 2, both.cols() / 2)) {}
 };
 
-// What was not hidden behind the computation.
-void finish(Ctx& c, Transfer& transfer, const char* name, Tensor passed) {
-    const ObservedWork noted(c.exec, name, passed);
-    transfer.wait();
-}
-
 }  // namespace
 
 // [T, 2K d] in temp: one message.
@@ -41,9 +35,16 @@ Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
 }
 
 // To the right, from the left.
-Transfer RingExchange::pass_on(Tensor here, Tensor coming) const {
+void RingExchange::pass_on(Tensor here, Tensor coming) const {
     const int ranks = cp_.size(), rank = cp_.rank();
-    return cp_.begin_transfer(here, (rank + 1) % ranks, coming, (rank + ranks - 1) % ranks);
+    messages_->receive(1, coming, (rank + ranks - 1) % ranks, 0);
+    messages_->send(0, here, (rank + 1) % ranks, 0);
+}
+
+// What was not hidden behind the computation.
+void RingExchange::finish(Ctx& c, const char* name, Tensor passed) const {
+    const ObservedExchange noted(c.exec, name, passed);
+    messages_->wait_for_all();
 }
 
 void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
@@ -56,13 +57,13 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
     shape.query_part = part_of(cp_.rank(), t);
     for (int step = 0; step < cp_.size(); ++step) {
         const bool first = step == 0, last = step == cp_.size() - 1;
-        Transfer transfer = last ? Transfer() : pass_on(here, coming);
+        if (!last) pass_on(here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
         const KeysAndValues kv(here);
         c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
                       c.batch.document_start, shape);
         if (!first) c.k.merge_attention(c.exec, out, t.lse, other, other_lse);
-        if (!last) finish(c, transfer, "pass_keys_on", here);
+        if (!last) finish(c, "pass_keys_on", here);
         std::swap(here, coming);
     }
     c.k.cast(c.exec, t.out, out);
@@ -80,14 +81,14 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
     shape.query_part = part_of(cp_.rank(), t);
     for (int step = 0; step < cp_.size(); ++step) {
         const bool last = step == cp_.size() - 1;
-        Transfer transfer = last ? Transfer() : pass_on(here, coming);
+        if (!last) pass_on(here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
         const KeysAndValues kv(here), sums(gradients);
         c.k.attention_backward(c.exec, dq, sums.keys, sums.values, dout, t.out, t.lse, t.q, kv.keys,
                                kv.values, c.batch.document_start, shape, true);
-        if (!last) finish(c, transfer, "pass_keys_on", here);
-        Transfer homeward = pass_on(gradients, arriving);
-        finish(c, homeward, "pass_gradients_on", gradients);
+        if (!last) finish(c, "pass_keys_on", here);
+        pass_on(gradients, arriving);
+        finish(c, "pass_gradients_on", gradients);
         std::swap(here, coming);
         std::swap(gradients, arriving);
     }

@@ -6,7 +6,7 @@ namespace coeus {
 Tensor gather_tokens(Ctx& c, Tensor x) {
     if (c.tp.size() == 1) return x;
     const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
-    const ObservedWork noted(c.exec, "gather_tokens", all);
+    const ObservedExchange noted(c.exec, "gather_tokens", all);
     c.tp.all_gather(all, x);
     return all;
 }
@@ -18,7 +18,7 @@ Tensor parts_of(Ctx& c, Tensor y) {
 
 void scatter_tokens(Ctx& c, Tensor y, Tensor parts) {
     if (c.tp.size() == 1) return;
-    const ObservedWork noted(c.exec, "scatter_tokens", parts);
+    const ObservedExchange noted(c.exec, "scatter_tokens", parts);
     c.tp.reduce_scatter(y, parts);
 }
 

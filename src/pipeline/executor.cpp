@@ -46,9 +46,8 @@ int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) con
 
 void Executor::wait(int message) {
     if (message < 0) return;
-    if (exec_.observer) exec_.observer->begin("wait_for_stage", 0, 0);
+    const ObservedExchange noted(exec_, "wait_for_stage");
     messages_->wait(message);
-    if (exec_.observer) exec_.observer->end();
 }
 
 Tensor Executor::slot(int number, Tensor flow) const {

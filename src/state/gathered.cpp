@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t alignment = 64;
 
+// What observers call the computing thread's waits.
+constexpr const char *gathering = "gather_weights", *reducing = "reduce_gradients";
+
 }  // namespace
 
 // Where the units lie in a buffer, and which of them are there.
@@ -169,13 +172,6 @@ void Gathered::sum_over_replicas(size_t unit) {
     for (const Tensor& gradients : parameters_.gradients_of(unit)) ranks_->replicas.all_reduce(gradients);
 }
 
-// Waits for work of a stream; an observer sees for how long.
-void Gathered::join(Pending& pending, const char* what) {
-    if (compute_->observer) compute_->observer->begin(what, 0, 0);
-    pending.join();
-    if (compute_->observer) compute_->observer->end();
-}
-
 void Gathered::prefetch(size_t unit) {
     if (!is_sharded()) return;
     Places::State& state = weights_->states[unit];
@@ -187,13 +183,11 @@ void Gathered::prefetch(size_t unit) {
 
 void Gathered::hold_weights(size_t unit) {
     if (!is_sharded()) return;
-    if (compute_->observer)
-        compute_->observer->begin("gather_weights", 0, double(weights_->states[unit].bytes));
-    prefetch(unit);
     Places::State& state = weights_->states[unit];
+    const ObservedExchange wait(*compute_, gathering, double(state.bytes));
+    prefetch(unit);
     require(state.valid, "there is no room for the weights of a unit");
     state.pending.join();
-    if (compute_->observer) compute_->observer->end();
     ++state.leases;
 }
 
@@ -209,10 +203,11 @@ void Gathered::hold_gradients(size_t unit) {
     if (!is_sharded()) return;
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
-        if (compute_->observer) compute_->observer->begin("reduce_gradients", 0, 0);
-        gradients_->make_room(unit);
-        state.pending.join();
-        if (compute_->observer) compute_->observer->end();
+        {
+            const ObservedExchange wait(*compute_, reducing);
+            gradients_->make_room(unit);
+            state.pending.join();
+        }
         const Unit& range = parameters_.units()[unit];
         for (size_t i = range.first; i < range.first + range.count; ++i)
             kernels_->zero(*compute_, gradients_->of(unit, i));
@@ -223,7 +218,7 @@ void Gathered::hold_gradients(size_t unit) {
 
 // Gives the reduction of a unit to the stream.
 void Gathered::reduce_later(size_t unit, bool complete) {
-    if (compute_->observer) compute_->observer->begin("reduce_gradients", 0, 0);
+    const ObservedExchange wait(*compute_, reducing);  // where the stream is eager
     if (is_sharded() && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
         gradients_->states[unit].pending = reduce_stream_->run([this, unit] { scatter(unit); });
@@ -233,7 +228,6 @@ void Gathered::reduce_later(size_t unit, bool complete) {
         reduction_.forget();  // the stream keeps the order
         reduction_ = reduce_stream_->run([this, unit] { sum_over_replicas(unit); });
     }
-    if (compute_->observer) compute_->observer->end();
 }
 
 void Gathered::release_gradients(size_t unit) {
@@ -247,9 +241,10 @@ void Gathered::release_gradients(size_t unit) {
 void Gathered::finish_gradients() {
     for (size_t unit = uses_left_.size(); unit-- > 0;)
         if (uses_left_[unit] > 0) reduce_later(unit, true);
+    const ObservedExchange wait(*compute_, reducing);
     if (is_sharded())
-        for (Places::State& state : gradients_->states) join(state.pending, "reduce_gradients");
-    join(reduction_, "reduce_gradients");
+        for (Places::State& state : gradients_->states) state.pending.join();
+    reduction_.join();
     last_uses_ = false;
     expect_uses();
 }

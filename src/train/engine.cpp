@@ -172,10 +172,9 @@ void Engine::forward_backward(const LocalBatch& local) {
 
 void Engine::sum_gradients() {
     gathered_.finish_gradients();
-    if (exec_.observer) exec_.observer->begin("reduce_gradients", 0, 0);
+    const ObservedExchange noted(exec_, "reduce_gradients");
     (*mesh_)[tp].all_reduce(decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(table->gradient);
-    if (exec_.observer) exec_.observer->end();
 }
 
 bool Engine::update() {

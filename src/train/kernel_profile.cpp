@@ -4,7 +4,6 @@
 #include "coeus/base/error.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace coeus {
@@ -24,10 +23,6 @@ std::string rate(double amount, double seconds, double peak) {
 
 KernelProfile::KernelProfile(double (*now)()) : now_(now) {
     entries_.reserve(room_for_kernels);
-}
-
-double KernelProfile::steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 KernelProfile::Entry& KernelProfile::entry_of(const char* kernel) {

@@ -83,10 +83,19 @@ void MemorySnapshot::rewound(const Arena& arena, int64_t mark) {
     }
 }
 
-void MemorySnapshot::begin(const char* kernel, double flops, double bytes) {
-    calls_.emplace_back(kernel);
+void MemorySnapshot::add_call(const char* name) {
+    calls_.emplace_back(name);
     in_kernel_ = true;
+}
+
+void MemorySnapshot::begin(const char* kernel, double flops, double bytes) {
+    add_call(kernel);
     if (next_) next_->begin(kernel, flops, bytes);
+}
+
+void MemorySnapshot::begin_exchange(const char* name, double bytes) {
+    add_call(name);
+    if (next_) next_->begin_exchange(name, bytes);
 }
 
 void MemorySnapshot::operands(std::span<const Tensor> tensors) {

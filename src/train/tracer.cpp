@@ -6,22 +6,12 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <map>
 
 namespace coeus {
 
 namespace {
-
-// The computing thread waits for a stream or for other ranks in these; everything else there is work.
-bool is_wait(const char* name) {
-    constexpr std::string_view waits[] = {"gather_weights",  "reduce_gradients",  "gather_tokens",
-                                          "scatter_tokens",  "gather_keys",       "scatter_keys",
-                                          "pass_keys_on",    "pass_gradients_on", "tokens_to_heads",
-                                          "heads_to_tokens", "wait_for_stage"};
-    return std::find(std::begin(waits), std::end(waits), std::string_view(name)) != std::end(waits);
-}
 
 // "src/layers/tokens.cpp:31" -> "layers/tokens.cpp:31"
 std::string place_of(const std::source_location& where) {
@@ -36,10 +26,6 @@ Tracer::Tracer(int rank, size_t capacity, double (*now)()) : rank_(rank), now_(n
     events_.reserve(capacity);
     threads_.reserve(64);
     threads_.push_back(std::this_thread::get_id());
-}
-
-double Tracer::steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void Tracer::clear() {
@@ -64,8 +50,17 @@ int64_t Tracer::add(const Event& event) {
 }
 
 void Tracer::begin(const char* kernel, double flops, double bytes) {
-    running_ = add({kernel, nullptr, int64_t(bytes), flops, now_(), -1, 0, {}});
+    running_ = add({Kind::kernel, kernel, nullptr, int64_t(bytes), flops, now_(), -1, 0, {}});
     if (next_) next_->begin(kernel, flops, bytes);
+}
+
+void Tracer::begin_exchange(const char* name, double bytes) {
+    running_ = add({Kind::wait, name, nullptr, int64_t(bytes), 0, now_(), -1, 0, {}});
+    if (next_) next_->begin_exchange(name, bytes);
+}
+
+void Tracer::operands(std::span<const Tensor> tensors) {
+    if (next_) next_->operands(tensors);
 }
 
 void Tracer::end() {
@@ -75,7 +70,7 @@ void Tracer::end() {
 
 int64_t Tracer::begin(const std::string& communicator, const char* operation, int64_t bytes,
                       const std::source_location& where) {
-    return add({operation, &communicator, bytes, 0, now_(), -1, 0, where});
+    return add({Kind::communication, operation, &communicator, bytes, 0, now_(), -1, 0, where});
 }
 
 void Tracer::end(int64_t event) {
@@ -108,12 +103,12 @@ void Tracer::write(const std::filesystem::path& file) const {
         if (event.flops > 0) arguments.set("flops", event.flops);
         if (event.communicator)
             arguments.set("axis", *event.communicator).set("call_site", place_of(event.where));
-        const char* kind = event.communicator ? "communication" : is_wait(event.name) ? "wait" : "kernel";
+        constexpr const char* kinds[] = {"kernel", "wait", "communication"};
         out << fmt::format(
             ",\n"
             R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
-            event.name, kind, rank_, event.thread, event.begin * 1e6, (event.end - event.begin) * 1e6,
-            arguments.text());
+            event.name, kinds[size_t(event.kind)], rank_, event.thread, event.begin * 1e6,
+            (event.end - event.begin) * 1e6, arguments.text());
     }
     out << fmt::format("\n],\"otherData\":{{\"events_without_room\":{}}}}}\n", lost_);
     out.close();
@@ -129,8 +124,7 @@ std::string Tracer::overlap() const {
     std::map<std::string, Sum> sums;
     std::vector<std::pair<double, double>> waits;  // of the computing thread, in order
     for (const Event& event : events_)
-        if (event.thread == 0 && !event.communicator && event.end >= 0 && is_wait(event.name))
-            waits.emplace_back(event.begin, event.end);
+        if (event.kind == Kind::wait && event.end >= 0) waits.emplace_back(event.begin, event.end);
     for (const Event& event : events_) {
         if (!event.communicator || event.end < 0) continue;
         Sum& sum = sums[*event.communicator];

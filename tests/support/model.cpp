@@ -145,18 +145,19 @@ OwnedTensor TestModel::last_logits(TestBatch& batch) {
     return out;
 }
 
-DecoderConfig tiny_config() {
+DecoderConfig tiny_config(int64_t layers, bool tied) {
     return {.family = "llama3",
             .flavor = "tiny",
             .dim = 24,
-            .layers = 2,
+            .layers = layers,
             .heads = 4,
             .kv_heads = 2,
             .head_dim = 6,
             .ffn_hidden = 20,
             .vocab = 37,
             .rope_theta = 500000,
-            .rope_scaling = {}};
+            .rope_scaling = {},
+            .tied = tied};
 }
 
 }  // namespace coeus::test

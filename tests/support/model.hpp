@@ -71,6 +71,6 @@ private:
 };
 
 /// Small and odd: dim 24, 2 layers, 4 heads of 6 with 2 key/value heads, ffn 20, vocabulary 37.
-DecoderConfig tiny_config();
+DecoderConfig tiny_config(int64_t layers = 2, bool tied = false);
 
 }  // namespace coeus::test

@@ -7,6 +7,11 @@
 
 namespace coeus {
 
+/// Seconds of a clock that never goes back.
+inline double steady_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 /// Seconds since construction or the last restart().
 class Timer {
 public:

@@ -31,28 +31,6 @@ public:
     virtual void end(int64_t event) = 0;
 };
 
-class Communicator;
-
-/// A send and a receive under way; waits at the latest in its destructor.
-class [[nodiscard]] Transfer {
-public:
-    Transfer() = default;
-    ~Transfer();
-    Transfer(Transfer&& other) noexcept;
-    Transfer& operator=(Transfer&&) = delete;
-
-    /// Returns when the data is here and what was sent may be overwritten.
-    void wait();
-
-private:
-    friend class Communicator;
-    Transfer(const Communicator* communicator, Tensor sent, const std::source_location& where)
-        : communicator_(communicator), sent_(sent), where_(where) {}
-    const Communicator* communicator_ = nullptr;
-    Tensor sent_;
-    std::source_location where_;
-};
-
 class Communicator {
     using Where = std::source_location;
 
@@ -92,13 +70,6 @@ public:
     /// Part p of `in` goes to rank p; part p of `out` comes from rank p. Dense, of equal count.
     void all_to_all(Tensor out, Tensor in, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
-    void send(Tensor tensor, int peer, Where where = Where::current()) const;
-    void recv(Tensor tensor, int peer, Where where = Where::current()) const;
-    /// Sends to one rank and receives from another while the caller works; it must not touch the tensors
-    /// until the transfer was waited for. One at a time. Both are posted before either is waited for, so that
-    /// a ring of ranks that all call this cannot dead-lock, however little MPI buffers. An observer sees the
-    /// wait.
-    Transfer begin_transfer(Tensor out, int to, Tensor in, int from, Where where = Where::current()) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.
@@ -111,9 +82,7 @@ public:
     Communicator split(int color, const std::string& name) const;
 
 private:
-    friend class Transfer;
     class Observed;
-    void end_transfer(Tensor sent, const Where& where) const;
     void gather(Tensor out, Tensor in) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;

@@ -14,6 +14,8 @@ enum class Sends : uint8_t {
 };
 
 class PointToPoint {
+    using Where = std::source_location;
+
 public:
     /// Numbers 0 to `count` - 1. `ranks` must outlive it; where it is planned, nothing is sent.
     PointToPoint(const Communicator& ranks, int count, Sends sends);
@@ -22,9 +24,10 @@ public:
     PointToPoint(const PointToPoint&) = delete;
     PointToPoint& operator=(const PointToPoint&) = delete;
 
-    /// Begin a message of dense rows, which must stay as they are until wait(). The number must be free.
-    void send(int number, Tensor tensor, int peer, int channel);
-    void receive(int number, Tensor tensor, int peer, int channel);
+    /// Begin a message of dense rows, which must stay as they are until wait(). LogicError where the number
+    /// is not free.
+    void send(int number, Tensor tensor, int peer, int channel, Where where = Where::current());
+    void receive(int number, Tensor tensor, int peer, int channel, Where where = Where::current());
     /// Returns when the message is through, at once where none of this number is under way or it is below 0.
     /// The number is free again.
     void wait(int number);

@@ -15,6 +15,8 @@ public:
     virtual ~KernelObserver() = default;
     /// `flops` and `bytes` (read and written) as the operands say.
     virtual void begin(const char* kernel, double flops, double bytes) = 0;
+    /// No kernel, but an exchange with other ranks or a wait for one; end() follows as well.
+    virtual void begin_exchange(const char* name, double bytes) { begin(name, 0, bytes); }
     /// The tensors of the call that has just begun, outputs first; absent ones have no shape.
     virtual void operands(std::span<const Tensor>) {}
     virtual void end() = 0;
@@ -33,19 +35,21 @@ struct Exec {
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
 };
 
-/// Notes work that is no kernel, an exchange of `tensor` between ranks, where someone observes.
-class ObservedWork {
+/// Notes an exchange with other ranks, or a wait for one, where someone observes.
+class ObservedExchange {
 public:
-    ObservedWork(Exec& exec, const char* name, const Tensor& tensor) : observer_(exec.observer) {
-        if (!observer_) return;
-        observer_->begin(name, 0, double(tensor.bytes()));
-        observer_->operands({&tensor, 1});
+    ObservedExchange(Exec& exec, const char* name, double bytes = 0) : observer_(exec.observer) {
+        if (observer_) observer_->begin_exchange(name, bytes);
     }
-    ~ObservedWork() {
+    ObservedExchange(Exec& exec, const char* name, const Tensor& tensor)
+        : ObservedExchange(exec, name, double(tensor.bytes())) {
+        if (observer_) observer_->operands({&tensor, 1});
+    }
+    ~ObservedExchange() {
         if (observer_) observer_->end();
     }
-    ObservedWork(const ObservedWork&) = delete;
-    ObservedWork& operator=(const ObservedWork&) = delete;
+    ObservedExchange(const ObservedExchange&) = delete;
+    ObservedExchange& operator=(const ObservedExchange&) = delete;
 
 private:
     KernelObserver* observer_;

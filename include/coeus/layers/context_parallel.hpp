@@ -5,6 +5,7 @@
 // tensor-parallel ranks divide them.
 #pragma once
 
+#include "coeus/comm/point_to_point.hpp"
 #include "coeus/layers/kv_exchange.hpp"
 
 #include <memory>
@@ -65,13 +66,17 @@ private:
 /// with them, in acc, and end where they belong.
 class RingExchange : public DividedExchange {
 public:
-    using DividedExchange::DividedExchange;
+    RingExchange(const Communicator& cp, Balancing balancing)
+        : DividedExchange(cp, balancing), messages_(std::make_unique<PointToPoint>(cp, 2, Sends::standard)) {}
     void forward(Ctx& c, const AttentionTensors& t) const override;
     void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const override;
 
 private:
     Tensor keys_and_values(Ctx& c, const AttentionTensors& t) const;
-    Transfer pass_on(Tensor here, Tensor coming) const;
+    void pass_on(Tensor here, Tensor coming) const;
+    void finish(Ctx& c, const char* name, Tensor passed) const;
+
+    std::unique_ptr<PointToPoint> messages_;  // one to the right, one from the left
 };
 
 /// From all heads of its tokens to all tokens of its heads, H/P and K/P of them, and back (Jacobs et al.

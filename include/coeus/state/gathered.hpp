@@ -116,7 +116,6 @@ private:
     void scatter(size_t unit);
     void sum_over_replicas(size_t unit);
     void reduce_later(size_t unit, bool complete);
-    void join(Pending& pending, const char* what);
     void expect_uses();
 
     Parameters& parameters_;

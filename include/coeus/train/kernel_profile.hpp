@@ -3,6 +3,7 @@
 // sees them from the thread that launches.
 #pragma once
 
+#include "coeus/base/clock.hpp"
 #include "coeus/device/exec.hpp"
 
 #include <string>
@@ -20,7 +21,6 @@ class KernelProfile final : public KernelObserver {
 public:
     /// `now`: seconds of a clock that does not go back; tests bring their own.
     explicit KernelProfile(double (*now)() = steady_seconds);
-    static double steady_seconds();
 
     void begin(const char* kernel, double flops, double bytes) override;
     void end() override;

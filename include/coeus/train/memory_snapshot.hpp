@@ -46,6 +46,7 @@ public:
     std::string svg(int64_t step, int rank) const;
 
     void begin(const char* kernel, double flops, double bytes) override;
+    void begin_exchange(const char* name, double bytes) override;
     void operands(std::span<const Tensor> tensors) override;
     void end() override;
     void allocated(const Arena& arena, int64_t first, const Tensor& tensor) override;
@@ -53,6 +54,7 @@ public:
 
 private:
     size_t index_of(const Arena& arena) const;
+    void add_call(const char* name);
 
     Engine& engine_;
     size_t max_tensors_;

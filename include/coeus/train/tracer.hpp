@@ -4,6 +4,7 @@
 // communication the computation hid.
 #pragma once
 
+#include "coeus/base/clock.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/exec.hpp"
 
@@ -20,7 +21,6 @@ class Tracer final : public KernelObserver, public CommunicationObserver {
 public:
     /// Room for so many events; what comes later is counted, not kept.
     explicit Tracer(int rank, size_t capacity = 1 << 18, double (*now)() = steady_seconds);
-    static double steady_seconds();
 
     /// Forgets all events.
     void clear();
@@ -28,6 +28,8 @@ public:
     void hand_on(KernelObserver* next) { next_ = next; }
 
     void begin(const char* kernel, double flops, double bytes) override;
+    void begin_exchange(const char* name, double bytes) override;
+    void operands(std::span<const Tensor> tensors) override;
     void end() override;
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                   const std::source_location& where) override;
@@ -40,7 +42,9 @@ public:
     std::string overlap() const;
 
 private:
+    enum class Kind : uint8_t { kernel, wait, communication };
     struct Event {
+        Kind kind;
         const char* name;
         const std::string* communicator;  // of a collective; else null
         int64_t bytes;

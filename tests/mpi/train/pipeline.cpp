@@ -11,13 +11,6 @@ using namespace coeus::test;
 
 namespace {
 
-DecoderConfig model_of(int64_t layers, bool tied = false) {
-    DecoderConfig model = tiny_config();
-    model.layers = layers;
-    model.tied = tied;
-    return model;
-}
-
 // The shapes that a schedule takes on so many ranks, of a few; on many ranks one.
 std::vector<PipelineShape> shapes_of(const Schedule& schedule, int ranks) {
     if (ranks > 4) return {{ranks, 2 * ranks, schedule.default_virtual_stages}};
@@ -37,7 +30,8 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
     for (const Schedule& schedule : schedules())
         for (const PipelineShape& shape : shapes_of(schedule, world.size())) {
             ++number;
-            MeshCase c = {.mesh = {.pp = world.size()}, .model = model_of(2 + number % 4, number % 3 == 0)};
+            MeshCase c = {.mesh = {.pp = world.size()},
+                          .model = tiny_config(2 + number % 4, number % 3 == 0)};
             if (c.model.layers + 2 < shape.stages()) c.model.layers = shape.stages() - 2;
             c.pipeline =
                 pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
@@ -50,7 +44,7 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
 
 TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {
     const Communicator world = Communicator::world("world");
-    const DecoderConfig model = model_of(3 + world.size(), true);
+    const DecoderConfig model = tiny_config(3 + world.size(), true);
     for (const StateTypes types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         MeshCase whole = {.mesh = {.pp = world.size()}, .model = model, .types = types};
         whole.pipeline = pipeline_of("GPipe", world.size(), 3, 1, model);
@@ -99,7 +93,7 @@ TEST_CASE("pipeline: what is planned is what is used, and validation has the los
         REQUIRE(!shapes.empty());
         const PipelineShape& shape = shapes.back();
         CAPTURE(schedule.name);
-        MeshCase c = {.mesh = {.pp = world.size()}, .model = model_of(shape.stages())};
+        MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config(shape.stages())};
         c.pipeline =
             pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
         c.sequences = c.validated = shape.microbatches;

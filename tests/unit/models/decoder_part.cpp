@@ -13,13 +13,6 @@ using Catch::Contains;
 
 namespace {
 
-DecoderConfig model_of(int64_t layers, bool tied = false) {
-    DecoderConfig model = tiny_config();
-    model.layers = layers;
-    model.tied = tied;
-    return model;
-}
-
 std::vector<int64_t> layers_of(const std::vector<DecoderPart>& parts) {
     std::vector<int64_t> layers;
     for (const DecoderPart& part : parts) layers.push_back(part.layers());
@@ -32,36 +25,36 @@ using Layers = std::vector<int64_t>;
 
 TEST_CASE("layers are divided evenly, with embedding and head as layers") {
     // torchtitan: 6 layers, pp 2: effective 8, 4 each
-    const auto parts = split_evenly(model_of(6), 2, {});
+    const auto parts = split_evenly(tiny_config(6), 2, {});
     CHECK(parts == std::vector<DecoderPart>{{true, 0, 3, false}, {false, 3, 6, true}});
     CHECK(parts[0].text() == "tok_embeddings, layers 0 to 2");
     CHECK(parts[1].text() == "layers 3 to 5, norm, output");
-    CHECK(layers_of(split_evenly(model_of(6), 8, {})) == Layers{0, 1, 1, 1, 1, 1, 1, 0});
-    CHECK(layers_of(split_evenly(model_of(7), 3, {})) == Layers{2, 3, 2});
-    CHECK(layers_of(split_evenly(model_of(8), 3, {})) == Layers{3, 3, 2});
-    CHECK(layers_of(split_evenly(model_of(8), 3, {.embedding = 0, .head = 0})) == Layers{3, 3, 2});
-    CHECK(layers_of(split_evenly(model_of(8), 3, {.embedding = 1, .head = 3})) == Layers{3, 4, 1});
-    CHECK(split_evenly(model_of(3), 1, {}) == std::vector<DecoderPart>{{true, 0, 3, true}});
-    CHECK(layers_of(split_evenly(model_of(1), 1, {.embedding = 5, .head = 5})) == Layers{1});
+    CHECK(layers_of(split_evenly(tiny_config(6), 8, {})) == Layers{0, 1, 1, 1, 1, 1, 1, 0});
+    CHECK(layers_of(split_evenly(tiny_config(7), 3, {})) == Layers{2, 3, 2});
+    CHECK(layers_of(split_evenly(tiny_config(8), 3, {})) == Layers{3, 3, 2});
+    CHECK(layers_of(split_evenly(tiny_config(8), 3, {.embedding = 0, .head = 0})) == Layers{3, 3, 2});
+    CHECK(layers_of(split_evenly(tiny_config(8), 3, {.embedding = 1, .head = 3})) == Layers{3, 4, 1});
+    CHECK(split_evenly(tiny_config(3), 1, {}) == std::vector<DecoderPart>{{true, 0, 3, true}});
+    CHECK(layers_of(split_evenly(tiny_config(1), 1, {.embedding = 5, .head = 5})) == Layers{1});
 }
 
 TEST_CASE("a split that does not fit is refused with what would") {
-    CHECK_THROWS_WITH(split_evenly(model_of(6), 9, {}), Contains("9 stages") && Contains("8 at most"));
+    CHECK_THROWS_WITH(split_evenly(tiny_config(6), 9, {}), Contains("9 stages") && Contains("8 at most"));
     CHECK_THROWS_WITH(
-        split_evenly(model_of(6), 4, {.embedding = 3, .head = 1}),
+        split_evenly(tiny_config(6), 4, {.embedding = 3, .head = 1}),
         Contains("pipeline_parallel_first_stage_less_layers = 3") && Contains("nearest valid value is 2"));
     CHECK_THROWS_WITH(
-        split_evenly(model_of(6), 8, {.embedding = 0, .head = 4}),
+        split_evenly(tiny_config(6), 8, {.embedding = 0, .head = 4}),
         Contains("pipeline_parallel_last_stage_less_layers = 4") && Contains("nearest valid value is 1"));
 }
 
 TEST_CASE("stages are listed by the names of their modules") {
     const auto parts = split_by_names(
-        model_of(3), {{"tok_embeddings"}, {"layers.0", "layers.1"}, {"layers.2", "norm", "output"}});
+        tiny_config(3), {{"tok_embeddings"}, {"layers.0", "layers.1"}, {"layers.2", "norm", "output"}});
     CHECK(parts == std::vector<DecoderPart>{{true, 0, 0, false}, {false, 0, 2, false}, {false, 2, 3, true}});
     const auto error_of = [](const std::vector<std::vector<std::string>>& lists) {
         try {
-            split_by_names(model_of(2), lists);
+            split_by_names(tiny_config(2), lists);
         } catch (const ConfigError& error) {
             return std::string(error.what());
         }
@@ -85,7 +78,7 @@ TEST_CASE("stages are listed by the names of their modules") {
 
 TEST_CASE("the parts of a decoder are the whole, each parameter once but for a tied table") {
     for (const bool tied : {false, true}) {
-        const DecoderConfig model = model_of(4, tied);
+        const DecoderConfig model = tiny_config(4, tied);
         const Decoder whole(model, {}, 4);
         const auto parts = split_evenly(model, 3, {});
         int64_t elements = 0;

@@ -32,7 +32,7 @@ void trace_a_step(Tracer& tracer) {
     }).join();
     now_seconds = 4;
     tracer.end();
-    tracer.begin("gather_weights", 0, 0);
+    tracer.begin_exchange("gather_weights", 0);
     now_seconds = 6;
     std::thread([&] { tracer.end(gather); }).join();
     tracer.end();
