@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of its communication a data-parallel step hides: mpirun -n 2 build/bench/mpi_overlap. Each
+// How much of its communication a step hides: mpirun -n 2 build/bench/mpi_overlap. Each
 // collective of the streams is made slower by 5 ms of latency that takes no processor time, as a network
 // would.
 #include "coeus/base/error.hpp"
@@ -37,14 +37,16 @@ private:
     std::thread::id computing_ = std::this_thread::get_id();
 };
 
-std::string measure(const char* what, const MeshShape& shape, Dtype compute) {
+std::string measure(const char* what, const MeshShape& shape, Dtype compute,
+                    const ExchangeOptions& exchanges = {}) {
     Mesh mesh(Communicator::world("world"), shape);
     const DecoderConfig& model = find_flavor(find_family("llama3"), "debugmodel");
     Engine engine(model, {.types = {.compute = compute},
                           .training = {.sequences = sequences, .seq_len = seq_len},
                           .mesh = shape,
                           .rank = mesh.world().rank(),
-                          .gather = {.streams = Stream::Mode::threaded}});
+                          .exchanges = exchanges,
+                          .streams = Stream::Mode::threaded});
     engine.allocate(mesh);
     engine.decoder().parameters().initialise(1, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
@@ -76,7 +78,9 @@ int main(int argc, char** argv) {
     const MpiRuntime mpi(&argc, &argv);
     const int ranks = mpi.world_size();
     const std::string text = measure("FSDP", {.dp_shard = ranks}, Dtype::f32) +
-                             measure("replicas", {.dp_replicate = ranks}, Dtype::f32);
+                             measure("replicas", {.dp_replicate = ranks}, Dtype::f32) +
+                             measure("tensor parallel, tokens overlapped", {.tp = ranks}, Dtype::f32,
+                                     {.overlap_tokens = true});
     if (mpi.world_rank() == 0) fmt::print("{}", text);
     return 0;
 }

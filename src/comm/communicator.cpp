@@ -276,6 +276,20 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
     }
 }
 
+void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, Where where) const {
+    require(sent.dense() && received.dense(), "messages need dense rows");
+    if (planned_) return;
+    const Observed observed(*this, "send_receive", sent, where);
+    const auto at = [](Tensor t, int64_t first) { return static_cast<std::byte*>(t.data) + first; };
+    const auto piece = [](Tensor t, int64_t first) {
+        return as_count(std::clamp<int64_t>(t.bytes() - first, 0, max_message_bytes));
+    };
+    for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes()); first += max_message_bytes)
+        COEUS_CHECK_MPI(MPI_Sendrecv(at(sent, first), piece(sent, first), MPI_BYTE, to, 3,
+                                     at(received, first), piece(received, first), MPI_BYTE, from, 3,
+                                     handle_->comm, MPI_STATUS_IGNORE));
+}
+
 void Communicator::broadcast(Tensor inout, int root, Where where) const {
     if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/frame.hpp"
 
-#include "coeus/layers/tokens.hpp"
+#include "coeus/layers/token_exchange.hpp"
 
 #include <algorithm>
 
@@ -52,8 +52,13 @@ void Frame::pay(Ctx& c, size_t unit) {
 void Frame::add(Ctx& c, const WeightGradient& gradient) {
     const Tensor g = gradient.storage->g;
     const Scope temps(c.temp);
-    const Tensor x = gradient.x_is_scattered ? gather_tokens(c, gradient.x) : gradient.x;
-    c.k.gemm(c.exec, g, transposed(gradient.dy), x, g);
+    const auto add = [&](Tensor x, int64_t first) {
+        c.k.gemm(c.exec, g, transposed(gradient.dy.slice_rows(first, x.rows())), x, g);
+    };
+    if (gradient.x_is_scattered)
+        c.tokens.gather(c, gradient.x, add);
+    else
+        add(gradient.x, 0);
 }
 
 void Frame::rewind(const Mark& mark) {

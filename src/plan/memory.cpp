@@ -38,9 +38,9 @@ Batch planned_batch(const BatchShape& shape, int ranks) {
             .document_start = Tensor(nullptr, Dtype::i32, {shape.count()})};
 }
 
-template <class Pass>
-Measured measure(const Batch& batch, int threads, const KvExchange& exchange, const Communicator& tp,
-                 const LossExchange& loss, const Pass& pass) {
+// `context` makes a Ctx of what a dry run has.
+template <class Context, class Pass>
+Measured measure(int threads, const Context& context, const Pass& pass) {
     FlopCounter counter;
     Exec exec;
     exec.threads = threads;
@@ -48,7 +48,7 @@ Measured measure(const Batch& batch, int threads, const KvExchange& exchange, co
     Frame frame;
     Arena temp;
     StepScalars scalars;
-    Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, exchange, tp, loss};
+    Ctx c = context(exec, frame, temp, scalars);
     pass(c);
     return {frame.peak_bytes(),   temp.peak(),       exec.workspace.peak(),
             frame.peak_entries(), frame.peak_owed(), counter.flops()};
@@ -114,7 +114,7 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 
 MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
                          const BatchShape& validation, int threads, const Mesh& mesh,
-                         const LossExchange& loss, const ContextParallel& context) {
+                         const ExchangeOptions& options) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
@@ -123,11 +123,16 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
         return Tensor(nullptr, decoder.parameters().types().compute,
                       {shape.count() / mesh.size(cp | tp), decoder.config().dim});
     };
-    const auto exchange = make_kv_exchange(context, mesh[cp]);
-    const auto pass = [&](const BatchShape& shape, int64_t& frame, const auto& run) {
-        const Measured m =
-            measure(planned_batch(shape, mesh.size(cp)), threads, *exchange, mesh[tp], loss, run);
-        take_larger(plan, m, frame);
+    Stream stream(Stream::Mode::eager);
+    const Exchanges exchanges(options, mesh, stream);
+    const auto pass = [&](const BatchShape& shape, int64_t& most, const auto& run) {
+        const Batch batch = planned_batch(shape, mesh.size(cp));
+        const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
+            return {exec,         dry_kernels(),     frame,         temp, batch, scalars, *exchanges.kv,
+                    exchanges.tp, *exchanges.tokens, exchanges.loss};
+        };
+        const Measured m = measure(threads, context, run);
+        take_larger(plan, m, most);
         return m.flops;
     };
     const Flow flow = flow_of(training), validation_flow = flow_of(validation);
@@ -163,11 +168,10 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
 }
 
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh, const LossExchange& loss,
-                         const ContextParallel& context) {
+                         int threads, const Mesh& mesh, const ExchangeOptions& options) {
     Exec exec;
     const Executor executor(one_stage(), 0, {Stage(decoder)}, exec);
-    return plan_training(decoder, executor, training, validation, threads, mesh, loss, context);
+    return plan_training(decoder, executor, training, validation, threads, mesh, options);
 }
 
 int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
@@ -195,15 +199,16 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const BatchShape prompt = {.sequences = 1, .seq_len = cache.context()},
                      step = {.sequences = cache.sequences(), .seq_len = 1};
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
-        take_larger(
-            plan,
-            measure(planned_batch(shape, 1), threads, exchange, alone(), split_loss(),
-                    [&](Ctx& c) {
-                        const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
-                        stage.last_logits(c, logits);
-                        c.k.sum(c.exec, nullptr, logits);
-                    }),
-            plan.activations);
+        const Batch batch = planned_batch(shape, 1);
+        const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
+            return {exec, dry_kernels(), frame, temp, batch, scalars, exchange};
+        };
+        const Measured m = measure(threads, context, [&](Ctx& c) {
+            const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
+            stage.last_logits(c, logits);
+            c.k.sum(c.exec, nullptr, logits);
+        });
+        take_larger(plan, m, plan.activations);
     };
     pass(prompt, PromptExchange(cache, 0));
     pass(step, CachedExchange(cache, Tensor(nullptr, Dtype::i32, {step.sequences})));

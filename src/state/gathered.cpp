@@ -120,14 +120,15 @@ Gathered::Bytes Gathered::bytes() const {
     return {weights_->bytes(), gradients_->bytes()};
 }
 
-void Gathered::allocate(const GatherRanks& ranks, Exec& compute, const Kernels& kernels) {
+void Gathered::allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& compute,
+                        const Kernels& kernels) {
     require(ranks.gather.size() == parameters_.place().fsdp && ranks.reduce.size() == ranks.gather.size(),
             "the communicators of gathered weights are not those of their shards");
     ranks_.emplace(ranks);
     kernels_ = &kernels;
     compute_ = &compute;
-    gather_stream_ = std::make_unique<Stream>(options_.streams);
-    reduce_stream_ = std::make_unique<Stream>(options_.streams);
+    gather_stream_ = std::make_unique<Stream>(streams);
+    reduce_stream_ = std::make_unique<Stream>(streams);
     if (!is_sharded()) return;
     weights_->allocate("gathered weights");
     gradients_->allocate("gradients before their reduction");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/engine.hpp"
 
-#include "coeus/layers/loss_exchange.hpp"
-
 #include <algorithm>
 
 namespace coeus {
@@ -27,10 +25,6 @@ ShardPlace place_in(const MeshShape& mesh, int rank) {
             .tp_rank = mesh.coordinate(rank, tp),
             .fsdp = mesh.size(fsdp),
             .fsdp_rank = mesh.rank_in(rank, fsdp)};
-}
-
-const LossExchange& loss_exchange(const EngineOptions& options) {
-    return options.split_loss || options.mesh.tp == 1 ? split_loss() : whole_loss();
 }
 
 // The options with their defaults filled in.
@@ -76,7 +70,7 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
     return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
-                             loss_exchange(options), options.context);
+                             options.exchanges);
     });
 }
 
@@ -95,7 +89,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     exec_.threads = options.threads;
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
-                          mesh, loss_exchange(options), options.context);
+                          mesh, options.exchanges);
     plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
     plan_.reduction = mesh.reduction_bytes();
@@ -106,14 +100,16 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 void Engine::allocate(const Mesh& mesh) {
     mesh_ = &mesh;
     decoder_.parameters().allocate(true);
-    gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, exec_, kernels_);
+    gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, options_.streams, exec_,
+                       kernels_);
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
     executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
     temp_ = Arena(plan_.temporaries, "temporaries");
-    kv_ = make_kv_exchange(options_.context, mesh[cp]);
+    layer_stream_.emplace(options_.streams);
+    exchanges_.emplace(options_.exchanges, mesh, *layer_stream_);
     const auto part_of = [&](const BatchShape& shape) {
-        return BatchPart(
-            shape, part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp), options_.context.balancing));
+        return BatchPart(shape, part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
+                                                 options_.exchanges.context.balancing));
     };
     training_part_ = part_of(options_.training);
     if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation);
@@ -143,7 +139,10 @@ MemoryPlan Engine::used() const {
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars) {
-    return {exec_, kernels_, frame, temp_, batch, scalars, *kv_, (*mesh_)[tp], loss_exchange(options_)};
+    return {exec_,           kernels_,       frame,
+            temp_,           batch,          scalars,
+            *exchanges_->kv, exchanges_->tp, *exchanges_->tokens,
+            exchanges_->loss};
 }
 
 // Shape of what goes from stage to stage.

@@ -43,7 +43,9 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.accumulation = gradient_accumulation_steps(config, mesh.size(dp));
     options.mesh = mesh;
     options.rank = rank;
-    options.context = context_from_deck(config.parallelism);
+    options.exchanges = {.context = context_from_deck(config.parallelism),
+                         .split_loss = !config.parallelism.disable_loss_parallel,
+                         .overlap_tokens = config.parallelism.enable_async_tensor_parallel};
     options.pipeline = pipeline_from_deck(config, model, mesh);
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
@@ -63,8 +65,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
-    options.gather.streams = Stream::Mode::threaded;
-    options.split_loss = !config.parallelism.disable_loss_parallel;
+    options.streams = Stream::Mode::threaded;
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;
 }

@@ -235,6 +235,14 @@ KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows) {
     return c;
 }
 
+KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols) {
+    KernelCase c;
+    c.name = "sum_parts " + shape_name({parts, rows, cols});
+    c.arguments = {{"out", output, compute, {rows, cols}}, {"parts", input, compute, {parts * rows, cols}}};
+    c.call = [](const Kernels& k, Exec& e, const Operands& o) { k.sum_parts(e, o[0], o[1]); };
+    return c;
+}
+
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place, bool divided) {
     const VocabularyPart part = part_of(vocabulary, divided);
     KernelCase c;
@@ -370,6 +378,7 @@ std::vector<KernelCase> test_cases() {
         list.push_back(log_sum_exp_case(rows, width));
         list.push_back(log_sum_exp_case(rows, width, true));
         list.push_back(add_log_sum_exp_case(3, rows));
+        list.push_back(sum_parts_case(3, rows, width));
         list.push_back(embedding_case(rows, width, 11, true));
         list.push_back(embedding_backward_case(rows, width, 11, true));
         list.push_back(pair_case("cast", output, compute, acc, {rows, width}, 0, &Kernels::cast));
@@ -433,6 +442,7 @@ std::vector<KernelCase> step_cases(const StepShape& s) {
     list.push_back(adam_case(s.feed_forward * width, true, true));
     list.push_back(pair_case("cast", output, compute, acc, {tokens, width}, 0, &Kernels::cast));
     list.push_back(pair_case("add", update, acc, compute, {tokens, width}, 0, &Kernels::add));
+    list.push_back(sum_parts_case(2, tokens, width));
     return list;
 }
 

@@ -81,6 +81,7 @@ KernelCase embedding_case(int64_t tokens, int64_t width, int64_t vocabulary, boo
 KernelCase embedding_backward_case(int64_t tokens, int64_t width, int64_t vocabulary, bool divided = false);
 KernelCase log_sum_exp_case(int64_t rows, int64_t vocabulary, bool divided = false);
 KernelCase add_log_sum_exp_case(int64_t parts, int64_t rows);
+KernelCase sum_parts_case(int64_t parts, int64_t rows, int64_t cols);
 /// As the loss head calls it: log_sum_exp comes first.
 KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, bool in_place,
                               bool divided = false);

@@ -8,15 +8,16 @@
 namespace coeus::test {
 
 std::string MeshCase::name() const {
-    constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
+    constexpr const char* names[] = {"all_gather", "ring", "heads"};
     const Timetable& table = pipeline.timetable;
     std::string text =
         fmt::format("{}, {} x {} sequences of {}", mesh.text(), micro_batches, sequences, seq_len);
     if (document_mask) text += ", documents";
     if (model.tied) text += ", tied";
     if (mesh.cp > 1)
-        text += fmt::format(", {}{}", exchanges[int(context.exchange)],
-                            context.balancing == Balancing::none ? "" : " head-tail");
+        text += fmt::format(", {}{}", names[int(exchanges.context.exchange)],
+                            exchanges.context.balancing == Balancing::none ? "" : " head-tail");
+    if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
                             table.microbatches);
@@ -32,8 +33,8 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
-                       .context = c.context,
-                       .split_loss = c.split_loss,
+                       .exchanges = c.exchanges,
+                       .streams = c.streams,
                        .recompute = c.recompute,
                        .pipeline = c.pipeline}),
       sequences_(c.sequences),

@@ -23,8 +23,8 @@ struct MeshCase {
     int64_t seq_len = 8;
     bool document_mask = false;
     GatherOptions gather = {};
-    ContextParallel context = {};
-    bool split_loss = true;
+    ExchangeOptions exchanges = {};
+    Stream::Mode streams = Stream::Mode::eager;
     RecomputeOptions recompute = {};
     PipelineOptions pipeline = {};  ///< of the mesh's pp axis; its sends are synchronous
 

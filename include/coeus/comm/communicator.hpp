@@ -69,6 +69,8 @@ public:
     void reduce_scatter(Tensor out, Tensor in, Where where = Where::current()) const;
     /// Part p of `in` goes to rank p; part p of `out` comes from rank p. Dense, of equal count.
     void all_to_all(Tensor out, Tensor in, Where where = Where::current()) const;
+    /// `sent` goes to one rank while `received` comes from another; every rank's partners do the same. Dense.
+    void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could

@@ -139,6 +139,8 @@ struct Kernels {
     void (*cast)(Exec&, Tensor out, Tensor a);
     /// out += a, in the type of out (acc), for gradient sums.
     void (*add)(Exec&, Tensor out, Tensor a);
+    /// out = sum over p of the parts [P rows of out, ..], one after the other, in their order, in acc.
+    void (*sum_parts)(Exec&, Tensor out, Tensor parts);
     void (*zero)(Exec&, Tensor out);
     /// *out += sum of the elements, in double.
     void (*sum)(Exec&, double* out, Tensor a);

@@ -30,6 +30,10 @@ class LossExchange;
 /// Ranks with columns of the logits exchange statistics of the rows; see loss_exchange.hpp.
 const LossExchange& split_loss();
 
+class TokenExchange;
+/// Tokens are exchanged all at once; see token_exchange.hpp.
+const TokenExchange& whole_tokens();
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;
@@ -37,9 +41,10 @@ struct Ctx {
     Arena& temp;  ///< for tensors that end within a layer; a Scope rewinds it
     const Batch& batch;
     StepScalars& scalars;
-    const KvExchange& kv = local_exchange();  ///< where attention's keys and values come from
-    const Communicator& tp = alone();         ///< ranks that divide each layer's matrices
-    const LossExchange& loss = split_loss();  ///< how they come to a loss
+    const KvExchange& kv = local_exchange();       ///< where attention's keys and values come from
+    const Communicator& tp = alone();              ///< ranks that divide each layer's matrices
+    const TokenExchange& tokens = whole_tokens();  ///< how they exchange tokens around its products
+    const LossExchange& loss = split_loss();       ///< how they come to a loss
 };
 
 /// What flows between blocks, and what a pipeline stage would send: one to four tensors.

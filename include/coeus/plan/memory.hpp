@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/pipeline/executor.hpp"
 
@@ -51,11 +51,11 @@ struct MemoryPlan {
 /// rank, whose stages these are. The callers add `gathered`, `batches` and `reduction`.
 MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
                          const BatchShape& validation, int threads, const Mesh& mesh,
-                         const LossExchange& loss = split_loss(), const ContextParallel& context = {});
+                         const ExchangeOptions& exchanges = {});
 /// Of a whole decoder on one rank, one micro-batch after the other.
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads, const Mesh& mesh = mesh_of_one(),
-                         const LossExchange& loss = split_loss(), const ContextParallel& context = {});
+                         const ExchangeOptions& exchanges = {});
 /// Tokens, labels and document starts of two steps of so many local batches (one in use, one being read) and
 /// of a validation batch; tokens, labels and positions of this one's part of a local batch of
 /// `context_ranks`.

@@ -32,7 +32,6 @@ enum class Keep : uint8_t {
 struct GatherOptions {
     Keep weights = Keep::neighbours;
     Keep gradients = Keep::neighbours;
-    Stream::Mode streams = Stream::Mode::eager;
 };
 
 /// The ranks that gather weights and sum gradients. Two communicators over the same ranks, since gathers and
@@ -56,7 +55,7 @@ public:
     };
     Bytes bytes() const;
     /// `compute`: whose threads clear gradients, and whose observer sees the waiting.
-    void allocate(const GatherRanks& ranks, Exec& compute, const Kernels& kernels);
+    void allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& compute, const Kernels& kernels);
 
     /// Keeps w of a unit's storages valid. `gathered` null (planning, one rank): w is always valid.
     class [[nodiscard]] WeightLease {

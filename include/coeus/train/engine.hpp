@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/exchanges.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/recompute.hpp"
@@ -33,9 +33,9 @@ struct EngineOptions {
     int threads = 1;
     MeshShape mesh;  ///< and this rank's place in it
     int rank = 0;
-    GatherOptions gather;     ///< where the mesh shards parameters
-    ContextParallel context;  ///< where it divides sequences
-    bool split_loss = true;   ///< see layers/loss_exchange.hpp
+    GatherOptions gather;                        ///< where the mesh shards parameters
+    ExchangeOptions exchanges;                   ///< where it divides sequences or layers
+    Stream::Mode streams = Stream::Mode::eager;  ///< what runs communication beside the computation
     RecomputeOptions recompute;
     PipelineOptions pipeline;
 };
@@ -98,7 +98,8 @@ private:
     const Kernels& kernels_ = cpu_kernels();
     Exec exec_;
     Arena temp_;
-    std::unique_ptr<KvExchange> kv_;
+    std::optional<Stream> layer_stream_;  // for what layers exchange; it ends before temp_ does
+    std::optional<Exchanges> exchanges_;
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     int64_t local_batches_left_ = 0;    // of the step

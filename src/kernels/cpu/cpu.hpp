@@ -34,6 +34,7 @@ struct Cpu {
     static Function<decltype(Kernels::cross_entropy)> cross_entropy;
     static Function<decltype(Kernels::cast)> cast;
     static Function<decltype(Kernels::add)> add;
+    static Function<decltype(Kernels::sum_parts)> sum_parts;
     static Function<decltype(Kernels::zero)> zero;
     static Function<decltype(Kernels::sum)> sum;
     static Function<decltype(Kernels::sum_of_squares)> sum_of_squares;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions, gradient sums and zeros, element by element.
+// Conversions, sums and zeros, element by element.
 #include "coeus/kernels/rows/team.hpp"
 #include "cpu.hpp"
 
@@ -8,6 +8,8 @@
 namespace coeus::cpu {
 
 namespace {
+
+constexpr int64_t sum_block = 4096;  // elements that a thread adds up in its cache
 
 /// Dense tensors as one column of blocks, others by their rows: f(first element of out, of a, count).
 template <class O, class T, class F>
@@ -42,6 +44,30 @@ void Cpu::add(Exec& exec, Tensor out, Tensor a) {
             for_pairs<O, T>(exec, out, a, [](O* o, const T* x, int64_t n) {
                 Lane().each(n, [=](int64_t j) { o[j] = store<O>(load(o[j]) + Acc<O>(load(x[j]))); });
             });
+        });
+    });
+}
+
+void Cpu::sum_parts(Exec& exec, Tensor out, Tensor parts) {
+    const int64_t count = out.count();
+    require(
+        out.dense() && parts.dense() && out.dtype == parts.dtype && count > 0 && parts.count() % count == 0,
+        "parts to sum are dense and of the sum's shape and type");
+    const int64_t terms = parts.count() / count;
+    dispatch(out.dtype, [&]<class T>(T) {
+        T* y = out.as<T>();
+        const T* x = parts.as<const T>();
+        parallel_blocks(exec, count, sum_block, [&](int64_t, int64_t first, int64_t last) {
+            Acc<T> sums[sum_block];
+            Acc<T>* sum = sums;
+            for (int64_t p = 0; p < terms; ++p) {
+                const T* part = x + p * count + first;
+                if (p == 0)
+                    Lane().each(last - first, [=](int64_t j) { sum[j] = load(part[j]); });
+                else
+                    Lane().each(last - first, [=](int64_t j) { sum[j] += load(part[j]); });
+            }
+            Lane().each(last - first, [=](int64_t j) { y[first + j] = store<T>(sum[j]); });
         });
     });
 }

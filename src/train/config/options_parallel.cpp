@@ -36,8 +36,8 @@ std::vector<Option> parallel_options() {
         no_effect("parallelism.enable_sequence_parallel", Type::boolean,
                   "tensor parallelism always splits norms and residuals along the sequence",
                   "split them along the sequence"),
-        dormant(COEUS_FIELD(parallelism.enable_async_tensor_parallel), "overlap within tensor parallelism",
-                "overlap their communication with GEMMs"),
+        works(COEUS_FIELD(parallelism.enable_async_tensor_parallel),
+              "they exchange tokens in parts, each while the product of another part is computed"),
         works(COEUS_FIELD(parallelism.pipeline_parallel_degree), "ranks that split the sequence of layers")
             .obeys(degree),
         works(COEUS_FIELD(parallelism.module_fqns_per_model_part),

@@ -28,7 +28,8 @@ TEST_CASE("memory: a process of any mesh takes what was planned") {
         c.sequences = 2;
         c.seq_len = 128;
         c.recompute = {.mode = RecomputeOptions::Mode(number % 3)};
-        c.gather = {.weights = number % 2 ? Keep::neighbours : Keep::all, .streams = Stream::Mode::threaded};
+        c.gather = {.weights = number % 2 ? Keep::neighbours : Keep::all};
+        c.streams = Stream::Mode::threaded;
         const Mesh mesh(world.split(0, "world"), shape);
         MeshRun run(c, mesh);
         for (const int64_t step : {1, 2}) {

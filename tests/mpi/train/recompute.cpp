@@ -51,7 +51,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             c.model.heads = c.model.kv_heads = 8;
             c.model.layers = 3;
             c.seq_len = 16;
-            c.context.exchange = ContextExchange(number % 3);
+            c.exchanges.context.exchange = ContextExchange(number % 3);
             const Result kept = two_steps(c, mesh);
             for (const RecomputeOptions& mode : modes) {
                 c.recompute = mode;

@@ -44,11 +44,6 @@ int MPI_Send(const void* data, int n, MPI_Datatype type, int peer, int tag, MPI_
     count(n, type);
     return PMPI_Send(data, n, type, peer, tag, comm);
 }
-int MPI_Sendrecv(const void* out, int n, MPI_Datatype type, int to, int tag, void* in, int m,
-                 MPI_Datatype other, int from, int tag_in, MPI_Comm comm, MPI_Status* status) {
-    count(n, type);
-    return PMPI_Sendrecv(out, n, type, to, tag, in, m, other, from, tag_in, comm, status);
-}
 int MPI_Allgather(const void* data, int n, MPI_Datatype type, void* all, int m, MPI_Datatype other,
                   MPI_Comm comm) {
     count(m, other, others(comm));
@@ -62,6 +57,11 @@ int MPI_Alltoall(const void* data, int n, MPI_Datatype type, void* all, int m, M
 int MPI_Allreduce(const void* data, void* result, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     count(n, type, others(comm));
     return PMPI_Allreduce(data, result, n, type, op, comm);
+}
+int MPI_Sendrecv(const void* data, int n, MPI_Datatype type, int to, int tag, void* other, int m,
+                 MPI_Datatype other_type, int from, int other_tag, MPI_Comm comm, MPI_Status* status) {
+    count(n, type, 1);
+    return PMPI_Sendrecv(data, n, type, to, tag, other, m, other_type, from, other_tag, comm, status);
 }
 int MPI_Bcast(void* data, int n, MPI_Datatype type, int root, MPI_Comm comm) {
     int rank = 0;
@@ -84,7 +84,7 @@ int64_t exchanged(const MeshCase& c) {
     const int64_t P = c.mesh.cp, T = c.sequences * c.seq_len / P, H = c.model.heads / c.mesh.tp,
                   K = c.model.kv_heads / c.mesh.tp, d = c.model.head_dim, e = 8, a = 8;
     if (P == 1) return 0;
-    switch (c.context.exchange) {
+    switch (c.exchanges.context.exchange) {
         case ContextExchange::all_gather: return (P - 1) * T * 2 * K * d * (2 * e + a);
         case ContextExchange::ring: return (P - 1) * T * 2 * K * d * 2 * e + P * T * 2 * K * d * a;
         case ContextExchange::heads: return (P - 1) * T * (6 * H + 6 * K) * d * e / P;
@@ -153,7 +153,7 @@ TEST_CASE("traffic: a step sends what the formulas say") {
                 MeshCase c = {
                     .mesh = shape, .model = even_model(), .micro_batches = micro_batches, .seq_len = 16};
                 c.gather.weights = keep;
-                c.context.exchange = ContextExchange(number++ % 3);
+                c.exchanges.context.exchange = ContextExchange(number++ % 3);
                 INFO(c.name());
                 const Mesh mesh(world.split(0, "world"), shape);
                 MeshRun run(c, mesh);
@@ -165,6 +165,19 @@ TEST_CASE("traffic: a step sends what the formulas say") {
                     CHECK(bytes_sent == expected_bytes(c, run.engine.decoder()));
                 }
             }
+}
+
+TEST_CASE("traffic: overlapped tokens are as many bytes") {
+    const Communicator world = Communicator::world("world");
+    MeshCase c = {.mesh = {.tp = world.size()}, .model = even_model(), .micro_batches = 2, .seq_len = 16};
+    c.exchanges.overlap_tokens = true;
+    const Mesh mesh(world.split(0, "world"), c.mesh);
+    MeshRun run(c, mesh);
+    TestBatch batch = batch_of_step(c, 1);
+    world.barrier();
+    bytes_sent = 0;
+    CHECK(run.step(1, batch));
+    CHECK(bytes_sent == expected_bytes(c, run.engine.decoder()));
 }
 
 TEST_CASE("traffic: a pipeline sends each flow and its gradient once") {

@@ -304,6 +304,13 @@ void cast(Exec&, Tensor out, Tensor a) {
 void add(Exec&, Tensor out, Tensor a) {
     for (int64_t i = 0; i < a.count(); ++i) set_element(out, i, element(out, i) + element(a, i));
 }
+void sum_parts(Exec&, Tensor out, Tensor parts) {
+    for (int64_t i = 0; i < out.count(); ++i) {
+        double sum = 0;
+        for (int64_t j = i; j < parts.count(); j += out.count()) sum += element(parts, j);
+        set_element(out, i, sum);
+    }
+}
 void zero(Exec&, Tensor out) {
     for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
 }
@@ -351,6 +358,7 @@ const Kernels& naive_kernels() {
         .cross_entropy = cross_entropy,
         .cast = cast,
         .add = add,
+        .sum_parts = sum_parts,
         .zero = zero,
         .sum = nullptr,
         .sum_of_squares = nullptr,

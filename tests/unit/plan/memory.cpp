@@ -93,7 +93,7 @@ TEST_CASE("ranks that divide each sequence keep a part of its activations each")
     const MemoryPlan whole = plan_training(decoder, shape, shape, 1);
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
         const MemoryPlan part = plan_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
-                                              split_loss(), {.exchange = exchange});
+                                              {.context = {.exchange = exchange}});
         CHECK(4 * part.activations == whole.activations);
         CHECK(part.frame_entries == whole.frame_entries);
         CHECK(part.tables == whole.tables);

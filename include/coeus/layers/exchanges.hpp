@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchanges: all that the ranks of a mesh exchange within layers, as the options choose it. A context refers
+// to them.
+#pragma once
+
+#include "coeus/comm/mesh.hpp"
+#include "coeus/layers/context_parallel.hpp"
+#include "coeus/layers/loss_exchange.hpp"
+#include "coeus/layers/token_exchange.hpp"
+
+namespace coeus {
+
+struct ExchangeOptions {
+    ContextParallel context;      ///< attention over divided sequences
+    bool split_loss = true;       ///< see loss_exchange.hpp
+    bool overlap_tokens = false;  ///< see token_exchange.hpp
+};
+
+struct Exchanges {
+    /// The mesh and the stream outlive them.
+    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Stream& stream);
+
+    const Communicator& tp;
+    std::unique_ptr<KvExchange> kv;
+    std::unique_ptr<TokenExchange> tokens;
+    const LossExchange& loss;
+};
+
+}  // namespace coeus

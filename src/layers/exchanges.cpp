@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/layers/exchanges.hpp"
+
+namespace coeus {
+
+Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Stream& stream)
+    : tp(mesh[coeus::tp]),
+      kv(make_kv_exchange(options.context, mesh[cp])),
+      tokens(make_token_exchange(options.overlap_tokens, mesh[coeus::tp], stream)),
+      loss(options.split_loss || mesh.shape().tp == 1 ? split_loss() : whole_loss()) {}
+
+}  // namespace coeus

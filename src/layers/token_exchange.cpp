@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// In step s = 1 ... P - 1 of an overlapped exchange every rank sends to the s-th after it, and receives from
+// the s-th before it:
+//
+//   gather    rank r    step:    own     1       2       3
+//             computes rows of     r    r - 1   r - 2   r - 3     while those of the next step arrive
+//   scatter   computes rows of         r + 1   r + 2   r + 3   own   while those of the step before leave
+#include "coeus/layers/token_exchange.hpp"
+
+#include "coeus/layers/tokens.hpp"
+
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+class WholeTokens : public TokenExchange {
+public:
+    Tensor gather(Ctx& c, Tensor x, EachRows each) const override {
+        const Tensor all = gather_tokens(c, x);
+        each(all, 0);
+        return all;
+    }
+    void scatter(Ctx& c, Tensor y, EachRows compute) const override {
+        const Scope temps(c.temp);
+        const Tensor parts = parts_of(c, y);
+        compute(parts, 0);
+        scatter_tokens(c, y, parts);
+    }
+};
+
+}  // namespace
+
+const TokenExchange& whole_tokens() {
+    static const WholeTokens whole;
+    return whole;
+}
+
+// The messages of one exchange, each of a step.
+class OverlappedTokens::Messages {
+public:
+    Messages(const Communicator& tp, Stream& stream) : tp_(tp), stream_(stream), steps_(size_t(tp.size())) {}
+
+    int after(int step) const { return (tp_.rank() + step) % tp_.size(); }
+    int before(int step) const { return (tp_.rank() + tp_.size() - step) % tp_.size(); }
+
+    void begin(int step, Tensor sent, Tensor received) {
+        Step& of = steps_[size_t(step)];
+        of.sent = sent;
+        of.received = received;
+        of.pending = stream_.run([this, step] {
+            const Step& now = steps_[size_t(step)];
+            tp_.send_receive(now.sent, after(step), now.received, before(step));
+        });
+    }
+    void wait(Ctx& c, int step, const char* what) {
+        Step& of = steps_[size_t(step)];
+        const ObservedExchange noted(c.exec, what, of.sent);
+        of.pending.join();
+    }
+
+private:
+    struct Step {
+        Tensor sent, received;
+        Pending pending;
+    };
+    const Communicator& tp_;
+    Stream& stream_;
+    std::vector<Step> steps_;
+};
+
+OverlappedTokens::OverlappedTokens(const Communicator& tp, Stream& stream)
+    : messages_(std::make_unique<Messages>(tp, stream)) {}
+OverlappedTokens::~OverlappedTokens() = default;
+
+Tensor OverlappedTokens::gather(Ctx& c, Tensor x, EachRows each) const {
+    const int ranks = c.tp.size();
+    const Tensor all = c.temp.alloc(x.dtype, {x.rows() * ranks, x.cols()});
+    const auto use = [&](int rank) { each(all.slice_rows(rank * x.rows(), x.rows()), rank * x.rows()); };
+    const Tensor own = all.slice_rows(c.tp.rank() * x.rows(), x.rows());
+    c.k.cast(c.exec, own, x);
+    for (int step = 1; step < ranks; ++step)
+        messages_->begin(step, own, all.slice_rows(messages_->before(step) * x.rows(), x.rows()));
+    use(c.tp.rank());
+    for (int step = 1; step < ranks; ++step) {
+        messages_->wait(c, step, "gather_tokens");
+        use(messages_->before(step));
+    }
+    return all;
+}
+
+void OverlappedTokens::scatter(Ctx& c, Tensor y, EachRows compute) const {
+    const int ranks = c.tp.size();
+    const Scope temps(c.temp);
+    // the products of all ranks for this one's rows; and this one's for two others', which leave in turns
+    const Tensor parts = c.temp.alloc(y.dtype, {y.rows() * ranks, y.cols()}),
+                 leaving = c.temp.alloc(y.dtype, {y.rows() * std::min(ranks - 1, 2), y.cols()});
+    const auto part_of = [&](int rank) { return parts.slice_rows(rank * y.rows(), y.rows()); };
+    for (int step = 1; step < ranks; ++step) {
+        if (step > 2) messages_->wait(c, step - 2, "scatter_tokens");
+        const Tensor product = leaving.slice_rows((step - 1) % 2 * y.rows(), y.rows());
+        compute(product, messages_->after(step) * y.rows());
+        messages_->begin(step, product, part_of(messages_->before(step)));
+    }
+    compute(part_of(c.tp.rank()), c.tp.rank() * y.rows());
+    for (int step = std::max(1, ranks - 2); step < ranks; ++step) messages_->wait(c, step, "scatter_tokens");
+    c.k.sum_parts(c.exec, y, parts);
+}
+
+std::unique_ptr<TokenExchange> make_token_exchange(bool overlapped, const Communicator& tp, Stream& stream) {
+    if (overlapped && tp.size() > 1) return std::make_unique<OverlappedTokens>(tp, stream);
+    return std::make_unique<WholeTokens>();
+}
+
+}  // namespace coeus
