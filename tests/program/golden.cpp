@@ -121,6 +121,19 @@ TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") 
     }
 }
 
+TEST_CASE("Ten steps have the golden figures where ranks divide each layer, or have a copy each") {
+    const fs::path model = golden("models/llama3_gqa");
+    if (model.empty()) return;
+    const std::string divided = "--parallelism.tensor_parallel_degree=2";
+    for (const Arguments& arguments :
+         {Arguments{divided}, Arguments{divided, "--parallelism.enable_async_tensor_parallel"},
+          Arguments{divided, "--parallelism.disable_loss_parallel"},
+          Arguments{"--parallelism.data_parallel_replicate_degree=2"}}) {
+        CAPTURE(arguments);
+        compare_run(model, model, arguments + Arguments{"--training.dtype=float64"}, 2, in_float64);
+    }
+}
+
 TEST_CASE("Ten steps on a pipeline have the golden figures") {
     const Arguments pipeline = {"--training.dtype=float64", "--parallelism.pipeline_parallel_degree=2"};
     // what is given later counts: a local batch of two micro-batches
