@@ -39,22 +39,37 @@ inline int64_t attention_width(Dtype type, int64_t head_dim) {
     return round_up(head_dim, 64 / size_of(acc_of(type)));
 }
 
-/// One thread of the forward: a key and a value tile, scores; for each query tile queries, output, two
-/// statistics.
+/// Elements that a product of attention takes of its depth at once: two of bfloat16 where the CPU has dot
+/// products of pairs (AVX-512 BF16).
+constexpr int64_t attention_depth([[maybe_unused]] Dtype type) {
+#ifdef __AVX512BF16__
+    return type == Dtype::bf16 ? 2 : 1;
+#else
+    return 1;
+#endif
+}
+
+/// One thread of the forward: a key and a value tile (pairs: also the values' rows), scores; for each query
+/// tile queries, output, two statistics.
 inline int64_t attention_per_thread(Dtype type, const AttentionShape& s) {
-    const int64_t width = attention_width(type, s.head_dim), side = attention_tile;
-    return bytes(acc_of(type), side * (2 * width + side + attention_query_tiles * (2 * width + 2)));
+    const int64_t width = attention_width(type, s.head_dim), side = attention_tile,
+                  depth = attention_depth(type), words = width / depth;
+    const int64_t keys_and_values = (1 + depth) * words;
+    return bytes(acc_of(type), side * (keys_and_values + side + attention_query_tiles * (words + width + 2)));
 }
 inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_per_thread(type, s);
 }
 
-/// One thread of the backward: keys, values and their gradients of a sequence and head; four tiles of
-/// queries and outputs' gradients, one of the queries' gradient; two of scores; two statistics.
+/// One thread of the backward: keys (pairs: twice), values and the gradients of both of a sequence and head;
+/// rows and transposed rows of queries and outputs' gradients (pairs: once more), a tile of the queries'
+/// gradients; two of scores (pairs: twice); two statistics.
 inline int64_t attention_backward_per_thread(Dtype type, const AttentionShape& s) {
-    const int64_t width = attention_width(type, s.head_dim), side = attention_tile;
-    return bytes(acc_of(type),
-                 4 * width * round_up(s.keys().count, side) + side * (5 * width + 2 * side + 2));
+    const int64_t width = attention_width(type, s.head_dim), side = attention_tile,
+                  depth = attention_depth(type), words = width / depth;
+    const int64_t of_keys = (1 + depth) * words + 2 * width,
+                  of_queries = 2 * (1 + depth) * words + width + (1 + depth) * side + 2;
+    return bytes(acc_of(type), of_keys * round_up(s.keys().count, side) + side * of_queries);
 }
 inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_backward_per_thread(type, s);

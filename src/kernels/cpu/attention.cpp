@@ -16,34 +16,40 @@ namespace {
 /// Below every score: that of a hidden key, and the maximum of a query that sees none.
 constexpr double nothing = -1e30;
 
-/// One thread's memory.
-template <class A>
+/// One thread's memory. Tiles are operands as words (tile.hpp) or sums.
+template <class T>
 struct Scratch {
-    int64_t width;
-    A *keys, *values, *scores, *queries, *outputs, *maxima, *sums;
+    using A = Acc<T>;
+    using W = Word<T>;
+    int64_t width, words;  // of a row, in elements and in words along it
+    W *keys, *values, *value_pairs, *queries;
+    A *scores, *outputs, *maxima, *sums;
 
-    Scratch(A* memory, int64_t w) : width(w) {
+    Scratch(char* memory, int64_t w) : width(w), words(w / Depth<T>::elements) {
         constexpr int64_t tiles = workspace::attention_query_tiles;
-        keys = memory;
-        values = keys + tile_side * width;
-        scores = values + tile_side * width;
-        queries = scores + tile_side * tile_side;  // transposed tiles
-        outputs = queries + tiles * tile_side * width;
+        keys = reinterpret_cast<W*>(memory);
+        values = keys + tile_side * words;
+        value_pairs = values + tile_side * words;
+        queries = value_pairs + (Depth<T>::elements - 1) * tile_side * words;  // transposed tiles
+        scores = reinterpret_cast<A*>(queries + tiles * tile_side * words);
+        outputs = scores + tile_side * tile_side;
         maxima = outputs + tiles * tile_side * width;
         sums = maxima + tiles * tile_side;
     }
 };
 
-/// 2^(scores - maximum) in place and the running statistics, for a tile of scores [key][query]. `factor`: by
-/// what earlier sums shrink.
-template <class A>
-void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* masked, int64_t first_key) {
+/// 2^(factor (scores - maximum)), words down the columns in the place of the scores [key][query], and the
+/// running statistics. `shrinks`: by what earlier sums shrink.
+template <class T>
+void softmax_tile(Acc<T>* scores, Acc<T> factor, Acc<T>* maxima, Acc<T>* sums, Acc<T>* shrinks,
+                  const QueryTile* masked, int64_t first_key) {
+    using A = Acc<T>;
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
     constexpr int64_t lanes = VectorOf<A>::lanes;
     if (masked) hide(scores, *masked, first_key, A(nothing));
     for (int64_t i = 0; i < tile_side; i += lanes) {
-        V* column = reinterpret_cast<V*>(scores + i);
+        const V* column = reinterpret_cast<const V*>(scores + i);
         constexpr int64_t stride = tile_side / lanes;
         V& running = *reinterpret_cast<V*>(maxima + i);
         V maximum = running, other = running;  // two chains, since each step waits for the one before
@@ -52,33 +58,35 @@ void softmax_tile(A* scores, A* maxima, A* sums, A* factor, const QueryTile* mas
             other = column[(j + 1) * stride] > other ? column[(j + 1) * stride] : other;
         }
         maximum = other > maximum ? other : maximum;
-        const V shrink = exp2_polynomial<A, V, I>(running - maximum);
+        const V shrink = exp2_polynomial<A, V, I>((running - maximum) * factor);
         running = maximum;
         V total = {}, second = {};
         for (int64_t j = 0; j < tile_side; j += 2) {
-            const V p = exp2_polynomial<A, V, I>(column[j * stride] - maximum);
-            const V r = exp2_polynomial<A, V, I>(column[(j + 1) * stride] - maximum);
-            column[j * stride] = p;
-            column[(j + 1) * stride] = r;
+            const V p = exp2_polynomial<A, V, I>((column[j * stride] - maximum) * factor);
+            const V r = exp2_polynomial<A, V, I>((column[(j + 1) * stride] - maximum) * factor);
+            put_down<T>(reinterpret_cast<Word<T>*>(scores), j, i, p, r);
             total += p;
             second += r;
         }
         V& sum = *reinterpret_cast<V*>(sums + i);
         sum = sum * shrink + (total + second);
-        *reinterpret_cast<V*>(factor + i) = shrink;
+        *reinterpret_cast<V*>(shrinks + i) = shrink;
     }
 }
 
 template <class O, class T>
-void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<O> out, Acc<T>* lse,
+void query_group(const AttentionShape& s, Scratch<T> scratch, HeadRows<O> out, Acc<T>* lse,
                  HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v, const int32_t* document_start,
                  int64_t group) {
     using A = Acc<T>;
     constexpr int64_t most = workspace::attention_query_tiles;
-    const int64_t width = scratch.width, begin = group * most * tile_side, keys = s.keys().count;
+    constexpr int64_t elements = Depth<T>::elements;
+    const A factor = A(s.scale * log2_e);
+    const int64_t width = scratch.width, words = scratch.words, begin = group * most * tile_side,
+                  keys = s.keys().count;
     const int64_t tiles = std::min(most, div_ceil(s.sequence - begin, tile_side));
     std::array<QueryTile, size_t(most)> tile_at;
-    alignas(64) A factor[tile_side];
+    alignas(64) A shrinks[tile_side];
 
     int64_t first_key = keys, last_key = 0;
     for (int64_t t = 0; t < tiles; ++t) {
@@ -87,31 +95,33 @@ void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<O> o
             QueryTile(first, std::min(tile_side, s.sequence - first), s, document_start);
         first_key = std::min(first_key, tile.first_key);
         last_key = std::max(last_key, tile.last_key);
-        A* outputs = scratch.outputs + t * tile_side * width;  // first used as room for the queries
-        load_tile(outputs, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
-        transpose_tile(scratch.queries + t * tile_side * width, outputs, width, s.head_dim);
+        A* outputs = scratch.outputs + t * tile_side * width;
+        Word<T>* rows = reinterpret_cast<Word<T>*>(outputs);  // first used as room for the queries
+        load_tile<T>(rows, words, q.row(tile.first), q.ld, tile.rows, s.head_dim);
+        transpose_tile(scratch.queries + t * tile_side * words, rows, words, div_ceil(s.head_dim, elements));
         std::fill(outputs, outputs + tile_side * width, A(0));
         std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(nothing));
         std::fill(scratch.sums + t * tile_side, scratch.sums + (t + 1) * tile_side, A(0));
     }
     for (int64_t key = first_key / tile_side * tile_side; key < last_key; key += tile_side) {
         const int64_t rows = std::min(tile_side, keys - key);
-        load_tile(scratch.keys, width, k.row(key), k.ld, rows, s.head_dim);
-        load_tile(scratch.values, width, v.row(key), v.ld, rows, s.head_dim);
+        load_tile<T>(scratch.keys, words, k.row(key), k.ld, rows, s.head_dim);
+        load_tile<T>(scratch.values, words, v.row(key), v.ld, rows, s.head_dim);
+        const Word<T>* values = down_columns<T>(scratch.value_pairs, scratch.values, words);
         for (int64_t t = 0; t < tiles; ++t) {
             const QueryTile& tile = tile_at[size_t(t)];
             if (!tile.sees_any(key)) continue;
             A *outputs = scratch.outputs + t * tile_side * width, *scores = scratch.scores;
-            tile_product<false>(scores, tile_side, scratch.keys, width,
-                                scratch.queries + t * tile_side * width, tile_side, tile_side, tile_side,
-                                s.head_dim, false);
-            softmax_tile(scores, scratch.maxima + t * tile_side, scratch.sums + t * tile_side, factor,
-                         tile.sees_all(key) ? nullptr : &tile, key);
+            tile_product<false>(scores, tile_side, scratch.keys, words,
+                                scratch.queries + t * tile_side * words, tile_side, tile_side, tile_side,
+                                div_ceil(s.head_dim, elements), false);
+            softmax_tile<T>(scores, factor, scratch.maxima + t * tile_side, scratch.sums + t * tile_side,
+                            shrinks, tile.sees_all(key) ? nullptr : &tile, key);
             for (int64_t i = 0; i < tile_side; ++i)
 #pragma omp simd
-                for (int64_t j = 0; j < width; ++j) outputs[i * width + j] *= factor[i];
-            tile_product<true>(outputs, width, scores, tile_side, scratch.values, width, tile_side, width,
-                               tile_side, true);
+                for (int64_t j = 0; j < width; ++j) outputs[i * width + j] *= shrinks[i];
+            tile_product<true>(outputs, width, reinterpret_cast<const Word<T>*>(scores), tile_side, values,
+                               width, tile_side, width, tile_side / elements, true);
         }
     }
     for (int64_t t = 0; t < tiles; ++t) {
@@ -124,7 +134,7 @@ void query_group(const AttentionShape& s, Scratch<Acc<T>> scratch, HeadRows<O> o
             store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim,
                        sees_a_key ? A(1) / sum : A(0));
             lse[tile.first + i] =
-                sees_a_key ? maximum * A(ln_2) + std::log(sum) : -std::numeric_limits<A>::infinity();
+                sees_a_key ? maximum * A(s.scale) + std::log(sum) : -std::numeric_limits<A>::infinity();
         }
     }
 }
@@ -141,7 +151,7 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
     const int64_t heads = s.batch * s.heads;
 #pragma omp parallel num_threads(exec.threads)
     {
-        const Scratch<A> scratch(reinterpret_cast<A*>(memory + thread_index() * per_thread), width);
+        const Scratch<T> scratch(memory + thread_index() * per_thread, width);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < heads * groups; ++task) {
             // the longest first, so that the threads end together

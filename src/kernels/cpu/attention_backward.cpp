@@ -12,48 +12,76 @@ namespace coeus::cpu {
 
 namespace {
 
-/// One thread's memory. _t: transposed.
-template <class A>
+/// One thread's memory. Tiles are operands as words along their rows, down their columns (_pairs; of single
+/// elements these are the rows themselves) or transposed (_t), or sums.
+template <class T>
 struct Scratch {
-    int64_t width;
-    A *keys, *values, *dkeys, *dvalues;                   // of a sequence, padded to whole tiles
-    A *queries, *queries_t, *douts, *douts_t, *dqueries;  // a tile each
-    A *p, *ds;                                            // [key][query]
+    using A = Acc<T>;
+    using W = Word<T>;
+    int64_t width, words;          // of a row, in elements and in words along it
+    W *keys, *key_pairs, *values;  // of a sequence, padded to whole tiles
+    A *dkeys, *dvalues;
+    W *queries, *queries_t, *query_pairs, *douts, *douts_t, *dout_pairs;  // a tile each
+    A* dqueries;
+    A *p, *ds;  // [key][query]
+    W *p_rows, *ds_rows, *ds_pairs;
     A *lse, *delta;
 
-    Scratch(A* memory, int64_t w, int64_t padded_keys) : width(w) {
-        const int64_t whole = padded_keys * width, tile = tile_side * width;
-        keys = memory;
-        values = keys + whole;
-        dkeys = values + whole;
-        dvalues = dkeys + whole;
-        queries = dvalues + whole;
-        queries_t = queries + tile;
-        douts = queries_t + tile;
-        douts_t = douts + tile;
-        dqueries = douts_t + tile;
-        p = dqueries + tile;
-        ds = p + tile_side * tile_side;
-        lse = ds + tile_side * tile_side;
-        delta = lse + tile_side;
+    Scratch(char* memory, int64_t w, int64_t padded_keys) : width(w), words(w / Depth<T>::elements) {
+        constexpr bool pairs = Depth<T>::elements > 1;
+        const int64_t tile = tile_side * words, square = tile_side * tile_side;
+        const auto take = [&]<class E>(E*& tensor, int64_t count) {
+            tensor = reinterpret_cast<E*>(memory);
+            memory += count * int64_t(sizeof(E));
+        };
+        take(keys, padded_keys * words);
+        take(key_pairs, pairs ? padded_keys * words : 0);
+        take(values, padded_keys * words);
+        take(dkeys, padded_keys * width);
+        take(dvalues, padded_keys * width);
+        for (W** room : {&queries, &queries_t, &douts, &douts_t}) take(*room, tile);
+        for (W** room : {&query_pairs, &dout_pairs}) take(*room, pairs ? tile : 0);
+        take(dqueries, tile_side * width);
+        take(p, square);
+        take(ds, square);
+        ds_pairs = reinterpret_cast<W*>(ds);
+        p_rows = reinterpret_cast<W*>(p);
+        ds_rows = ds_pairs;
+        if (pairs) {
+            take(p_rows, square / 2);
+            take(ds_rows, square / 2);
+        }
+        take(lse, tile_side);
+        take(delta, tile_side);
     }
 };
 
-/// p = 2^(s - lse), ds = p (dp - delta), in place over s and dp, all [key][query].
-template <class A>
-void gradient_tile(A* s, A* dp, const A* lse, const A* delta, const QueryTile* masked, int64_t first_key) {
+/// p = 2^(factor s - lse) and ds = p (dp - delta) of the scores s and of dp, which takes the place of ds, all
+/// [key][query]: as words along the rows, ds also down the columns.
+template <class T>
+void gradient_tile(const Scratch<T>& c, Acc<T> factor, const QueryTile* masked, int64_t first_key) {
+    using A = Acc<T>;
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
     constexpr int64_t lanes = VectorOf<A>::lanes;
-    if (masked) hide(s, *masked, first_key, A(-1e30));
+    if (masked) hide(c.p, *masked, first_key, A(-1e30));
     for (int64_t i = 0; i < tile_side; i += lanes) {
-        const V shift = *reinterpret_cast<const V*>(lse + i), mean = *reinterpret_cast<const V*>(delta + i);
-        for (int64_t j = 0; j < tile_side; ++j) {
-            V& score = *reinterpret_cast<V*>(s + j * tile_side + i);
-            V& slope = *reinterpret_cast<V*>(dp + j * tile_side + i);
-            const V p = exp2_polynomial<A, V, I>(score - shift);
-            score = p;
-            slope = p * (slope - mean);
+        const V shift = *reinterpret_cast<const V*>(c.lse + i),
+                mean = *reinterpret_cast<const V*>(c.delta + i);
+        const auto at = [&](const A* tile, int64_t j) {
+            return *reinterpret_cast<const V*>(tile + j * tile_side + i);
+        };
+        for (int64_t j = 0; j < tile_side; j += 2) {
+            const V p = exp2_polynomial<A, V, I>(at(c.p, j) * factor - shift),
+                    q = exp2_polynomial<A, V, I>(at(c.p, j + 1) * factor - shift);
+            const V dp = p * (at(c.ds, j) - mean), dq = q * (at(c.ds, j + 1) - mean);
+            put_along<T>(c.p_rows, j, i, p);
+            put_along<T>(c.p_rows, j + 1, i, q);
+            if constexpr (Depth<T>::elements > 1) {
+                put_along<T>(c.ds_rows, j, i, dp);
+                put_along<T>(c.ds_rows, j + 1, i, dq);
+            }
+            put_down<T>(c.ds_pairs, j, i, dp, dq);
         }
     }
 }
@@ -70,38 +98,43 @@ void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows
 
 /// One tile of queries of one head against all the keys it sees.
 template <class Q, class T>
-void query_tile(const AttentionShape& s, const Scratch<Acc<T>>& c, const QueryTile& tile, HeadRows<Q> dq,
+void query_tile(const AttentionShape& s, const Scratch<T>& c, const QueryTile& tile, HeadRows<Q> dq,
                 HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q,
                 bool accumulate) {
     using A = Acc<T>;
-    const int64_t width = c.width;
-    load_tile(c.queries, width, q.row(tile.first), q.ld, tile.rows, s.head_dim, A(s.scale * log2_e));
-    load_tile(c.douts, width, dout.row(tile.first), dout.ld, tile.rows, s.head_dim);
-    transpose_tile(c.queries_t, c.queries, width, s.head_dim);
-    transpose_tile(c.douts_t, c.douts, width, s.head_dim);
+    constexpr int64_t elements = Depth<T>::elements;
+    const int64_t width = c.width, words = c.words, head_words = div_ceil(s.head_dim, elements);
+    const A factor = A(s.scale * log2_e);
+    load_tile<T>(c.queries, words, q.row(tile.first), q.ld, tile.rows, s.head_dim);
+    load_tile<T>(c.douts, words, dout.row(tile.first), dout.ld, tile.rows, s.head_dim);
+    transpose_tile(c.queries_t, c.queries, words, head_words);
+    transpose_tile(c.douts_t, c.douts, words, head_words);
+    const Word<T>*queries = down_columns<T>(c.query_pairs, c.queries, words),
+          *douts = down_columns<T>(c.dout_pairs, c.douts, words);
     std::fill(c.dqueries, c.dqueries + tile_side * width, A(0));
     for (int64_t i = 0; i < tile_side; ++i) {
         A dot = 0;
         const int64_t n = i < tile.rows ? s.head_dim : 0;
-        const T* o = out.row(tile.first + i);
+        const T *o = out.row(tile.first + i), *d = dout.row(tile.first + i);
 #pragma omp simd reduction(+ : dot)
-        for (int64_t j = 0; j < n; ++j) dot += load(o[j]) * c.douts[i * width + j];
+        for (int64_t j = 0; j < n; ++j) dot += load(o[j]) * load(d[j]);
         c.delta[i] = dot;
         c.lse[i] = i < tile.rows ? lse[tile.first + i] * A(log2_e) : A(1e30);  // padding: p = 0
     }
     for (int64_t key = tile.first_key / tile_side * tile_side; key < tile.last_key; key += tile_side) {
-        const A *keys = c.keys + key * width, *values = c.values + key * width;
-        tile_product<false>(c.p, tile_side, keys, width, c.queries_t, tile_side, tile_side, tile_side,
-                            s.head_dim, false);
-        tile_product<false>(c.ds, tile_side, values, width, c.douts_t, tile_side, tile_side, tile_side,
-                            s.head_dim, false);
-        gradient_tile(c.p, c.ds, c.lse, c.delta, tile.sees_all(key) ? nullptr : &tile, key);
-        tile_product<false>(c.dvalues + key * width, width, c.p, tile_side, c.douts, width, tile_side, width,
-                            tile_side, true);
-        tile_product<false>(c.dkeys + key * width, width, c.ds, tile_side, c.queries, width, tile_side, width,
-                            tile_side, true);
-        tile_product<true>(c.dqueries, width, c.ds, tile_side, keys, width, tile_side, width, tile_side,
-                           true);
+        const Word<T>*keys = c.keys + key * words, *values = c.values + key * words;
+        tile_product<false>(c.p, tile_side, keys, words, c.queries_t, tile_side, tile_side, tile_side,
+                            head_words, false);
+        tile_product<false>(c.ds, tile_side, values, words, c.douts_t, tile_side, tile_side, tile_side,
+                            head_words, false);
+        gradient_tile<T>(c, factor, tile.sees_all(key) ? nullptr : &tile, key);
+        tile_product<false>(c.dvalues + key * width, width, c.p_rows, tile_side / elements, douts, width,
+                            tile_side, width, tile_side / elements, true);
+        tile_product<false>(c.dkeys + key * width, width, c.ds_rows, tile_side / elements, queries, width,
+                            tile_side, width, tile_side / elements, true);
+        const Word<T>* down = elements > 1 ? c.key_pairs + key * words : keys;
+        tile_product<true>(c.dqueries, width, c.ds_pairs, tile_side, down, width, tile_side, width,
+                           tile_side / elements, true);
     }
     put_tile(dq.row(tile.first), dq.ld, c.dqueries, width, tile.rows, s.head_dim, A(s.scale), accumulate);
 }
@@ -117,15 +150,17 @@ void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor 
     const int64_t padded = round_up(keys, tile_side), share = s.heads / s.kv_heads;
 #pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
     for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
-        const Scratch<A> c(reinterpret_cast<A*>(memory + thread_index() * per_thread), width, padded);
+        const Scratch<T> c(memory + thread_index() * per_thread, width, padded);
         const int64_t sequence = task / s.kv_heads, kv_head = task % s.kv_heads;
         const int32_t* starts = starts_of(document_start, s, sequence);
         const HeadRows<const T> key_rows(k, s, sequence, kv_head), value_rows(v, s, sequence, kv_head);
         for (int64_t first = 0; first < keys; first += tile_side) {
             const int64_t rows = std::min(tile_side, keys - first);
-            load_tile(c.keys + first * width, width, key_rows.row(first), key_rows.ld, rows, s.head_dim);
-            load_tile(c.values + first * width, width, value_rows.row(first), value_rows.ld, rows,
-                      s.head_dim);
+            Word<T>* tile = c.keys + first * c.words;
+            load_tile<T>(tile, c.words, key_rows.row(first), key_rows.ld, rows, s.head_dim);
+            down_columns<T>(c.key_pairs + first * c.words, tile, c.words);
+            load_tile<T>(c.values + first * c.words, c.words, value_rows.row(first), value_rows.ld, rows,
+                         s.head_dim);
         }
         std::fill(c.dkeys, c.dkeys + 2 * padded * width, A(0));  // and dvalues behind them
         for (int64_t head = kv_head * share; head < (kv_head + 1) * share; ++head)
@@ -134,9 +169,8 @@ void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor 
                                  {dq, s, sequence, head}, {dout, s, sequence, head}, {out, s, sequence, head},
                                  lse.row<const A>(head) + sequence * s.sequence, {q, s, sequence, head},
                                  accumulate);
-        // the queries carried the scale already, and log2(e)
         const HeadRows<K> dkey_rows(dk, s, sequence, kv_head), dvalue_rows(dv, s, sequence, kv_head);
-        put_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, keys, s.head_dim, A(ln_2), accumulate);
+        put_tile(dkey_rows.row(0), dkey_rows.ld, c.dkeys, width, keys, s.head_dim, A(s.scale), accumulate);
         put_tile(dvalue_rows.row(0), dvalue_rows.ld, c.dvalues, width, keys, s.head_dim, A(1), accumulate);
     }
 }

@@ -12,8 +12,8 @@ namespace coeus::cpu {
 
 static_assert(tile_side == workspace::attention_tile);
 
-/// Scores are computed times log2(e), since powers of 2 are cheaper than those of e.
-inline constexpr double log2_e = 1.44269504088896340736, ln_2 = 0.69314718055994530942;
+/// Powers of 2 are cheaper than those of e.
+inline constexpr double log2_e = 1.44269504088896340736;
 
 /// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head.
 template <class T>

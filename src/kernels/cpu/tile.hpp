@@ -4,8 +4,14 @@
 #pragma once
 
 #include "coeus/kernels/math.hpp"
+#include "coeus/kernels/workspace.hpp"
 
 #include <cstdint>
+#include <cstring>
+
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 
 namespace coeus::cpu {
 
@@ -29,20 +35,49 @@ struct VectorOf {
 inline constexpr int64_t tile_side = 48;
 static_assert(tile_side % rows_in_registers == 0 && tile_side % (vector_bytes / 4) == 0);
 
-/// c[rows_in_registers][columns vectors] = or += op(a) b over `depth`; op(a)(r, p) = a[r lda + p] or,
+/// What a product takes of its depth at once: an element, or a pair of bfloat16 in one word. A tile [r][c] is
+/// held as words along its rows, [r][c / elements], for a depth that runs along them; or down its columns,
+/// [r / elements][c], for one that runs down. Of single elements both are the same.
+template <class T>
+struct Depth {
+    using Word = Acc<T>;
+    static constexpr int64_t elements = workspace::attention_depth(dtype_of<T>());
+};
+#ifdef __AVX512BF16__
+template <>
+struct Depth<bf16> {
+    using Word = uint32_t;
+    static constexpr int64_t elements = workspace::attention_depth(Dtype::bf16);
+};
+#endif
+template <class T>
+using Word = typename Depth<T>::Word;
+
+template <class V, class A, class R>
+[[gnu::always_inline]] inline V multiply_add(V sum, A left, R right) {
+#ifdef __AVX512BF16__
+    if constexpr (std::is_same_v<A, uint32_t>)
+        return V(_mm512_dpbf16_ps(__m512(sum), __m512bh(_mm512_set1_epi32(int(left))), __m512bh(right)));
+    else
+#endif
+        return sum + left * right;
+}
+
+/// c[rows_in_registers][columns vectors] = or += op(a) b over `depth` words; op(a)(r, p) = a[r lda + p] or,
 /// transposed, a[p lda + r].
-template <bool transposed, int columns, class A>
-[[gnu::always_inline]] inline void register_block(A* c, int64_t ldc, const A* a, int64_t lda, const A* b,
+template <bool transposed, int columns, class A, class W>
+[[gnu::always_inline]] inline void register_block(A* c, int64_t ldc, const W* a, int64_t lda, const W* b,
                                                   int64_t ldb, int64_t depth, bool accumulate) {
     using V = typename VectorOf<A>::type;
+    typedef W Words __attribute__((vector_size(vector_bytes)));
     constexpr int lanes = VectorOf<A>::lanes;
     V sum[rows_in_registers][columns] = {};
     for (int64_t p = 0; p < depth; ++p) {
-        V right[columns];
-        for (int j = 0; j < columns; ++j) right[j] = *reinterpret_cast<const V*>(b + p * ldb + j * lanes);
+        Words right[columns];
+        for (int j = 0; j < columns; ++j) right[j] = *reinterpret_cast<const Words*>(b + p * ldb + j * lanes);
         for (int r = 0; r < rows_in_registers; ++r) {
-            const A left = transposed ? a[p * lda + r] : a[r * lda + p];
-            for (int j = 0; j < columns; ++j) sum[r][j] += left * right[j];
+            const W left = transposed ? a[p * lda + r] : a[r * lda + p];
+            for (int j = 0; j < columns; ++j) sum[r][j] = multiply_add(sum[r][j], left, right[j]);
         }
     }
     for (int r = 0; r < rows_in_registers; ++r)
@@ -52,11 +87,12 @@ template <bool transposed, int columns, class A>
         }
 }
 
-/// c[rows, cols] = or += op(a) b for tiles: rows a multiple of rows_in_registers, cols of the vector's lanes;
-/// b and c aligned to vectors with strides of whole vectors.
-template <bool transposed, class A>
-[[gnu::noinline]] void tile_product(A* c, int64_t ldc, const A* a, int64_t lda, const A* b, int64_t ldb,
+/// c[rows, cols] = or += op(a) b for tiles: rows a multiple of rows_in_registers, cols of the vector's lanes,
+/// depth in words; b and c aligned to vectors with strides of whole vectors.
+template <bool transposed, class A, class W>
+[[gnu::noinline]] void tile_product(A* c, int64_t ldc, const W* a, int64_t lda, const W* b, int64_t ldb,
                                     int64_t rows, int64_t cols, int64_t depth, bool accumulate) {
+    static_assert(sizeof(A) == sizeof(W));
     constexpr int lanes = VectorOf<A>::lanes;
     int64_t j = 0;
     for (; j + 2 * lanes <= cols; j += 2 * lanes)
@@ -69,25 +105,82 @@ template <bool transposed, class A>
                                           ldb, depth, accumulate);
 }
 
-/// Copies `rows` rows of `cols` elements into a tile of `tile_side` rows of `ld`, times `factor`, zeros
+/// Copies `rows` rows of `cols` elements into a tile of tile_side rows of `ld` words along them, zeros
 /// elsewhere.
 template <class T>
-[[gnu::noinline]] void load_tile(Acc<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows,
-                                 int64_t cols, Acc<T> factor = 1) {
+[[gnu::noinline]] void load_tile(Word<T>* tile, int64_t ld, const T* from, int64_t from_ld, int64_t rows,
+                                 int64_t cols) {
     for (int64_t r = 0; r < rows; ++r) {
         __builtin_prefetch(from + (r + tile_side) * from_ld);  // rows are far apart: the next tile's
+        Word<T>* to = tile + r * ld;
+        if constexpr (Depth<T>::elements == 1) {
 #pragma omp simd
-        for (int64_t j = 0; j < cols; ++j) tile[r * ld + j] = load(from[r * from_ld + j]) * factor;
-        for (int64_t j = cols; j < ld; ++j) tile[r * ld + j] = 0;
+            for (int64_t j = 0; j < cols; ++j) to[j] = load(from[r * from_ld + j]);
+            std::fill(to + cols, to + ld, Word<T>(0));
+        } else {
+            std::fill(to + cols / Depth<T>::elements, to + ld, Word<T>(0));
+            std::memcpy(to, from + r * from_ld, size_t(cols) * sizeof(T));
+        }
     }
-    std::fill(tile + rows * ld, tile + tile_side * ld, Acc<T>(0));
+    std::fill(tile + rows * ld, tile + tile_side * ld, Word<T>(0));
 }
 
-/// The transposed tile: cols rows of tile_side.
-template <class A>
-[[gnu::noinline]] void transpose_tile(A* to, const A* tile, int64_t ld, int64_t cols) {
+/// The transposed tile: `cols` rows of tile_side words.
+template <class W>
+[[gnu::noinline]] void transpose_tile(W* to, const W* tile, int64_t ld, int64_t cols) {
     for (int64_t r = 0; r < tile_side; ++r)
         for (int64_t j = 0; j < cols; ++j) to[j * tile_side + r] = tile[r * ld + j];
+}
+
+/// A tile of `ld` words along its rows as words down its columns: itself, or pairs of rows in `room`.
+template <class T>
+[[gnu::noinline]] const Word<T>* down_columns([[maybe_unused]] Word<T>* room, const Word<T>* tile,
+                                              [[maybe_unused]] int64_t ld) {
+    if constexpr (Depth<T>::elements == 1) {
+        return tile;
+    } else {
+        for (int64_t r = 0; r < tile_side; r += 2) {
+            const uint32_t *even = tile + r * ld, *odd = even + ld;
+            uint32_t* to = room + r * ld;
+            for (int64_t j = 0; j < ld; ++j) {
+                to[2 * j] = (even[j] & 0xffffu) | (odd[j] << 16);
+                to[2 * j + 1] = (even[j] >> 16) | (odd[j] & 0xffff0000u);
+            }
+        }
+        return room;
+    }
+}
+
+/// Results of a tile [tile_side][tile_side] as operands: the vector at (r, j), words along the row.
+template <class T, class V>
+[[gnu::always_inline]] inline void put_along(Word<T>* tile, int64_t r, int64_t j, V values) {
+    constexpr int64_t elements = Depth<T>::elements;
+    Word<T>* to = tile + (r * tile_side + j) / elements;
+#ifdef __AVX512BF16__
+    if constexpr (elements == 2)
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), __m256i(_mm512_cvtneps_pbh(__m512(values))));
+    else
+#endif
+        *reinterpret_cast<V*>(to) = values;
+}
+
+/// The vectors at (r, j) and (r + 1, j), words down the columns. May take the place of a tile of sums whose
+/// rows up to r + 1 were read.
+template <class T, class V>
+[[gnu::always_inline]] inline void put_down(Word<T>* tile, int64_t r, int64_t j, V even, V odd) {
+    Word<T>* to = tile + r / Depth<T>::elements * tile_side + j;
+#ifdef __AVX512BF16__
+    if constexpr (Depth<T>::elements == 2) {
+        alignas(64) static constexpr uint16_t in_turns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+        const __m512i both = __m512i(_mm512_cvtne2ps_pbh(__m512(odd), __m512(even)));
+        _mm512_store_si512(to, _mm512_permutexvar_epi16(_mm512_load_si512(in_turns), both));
+        return;
+    }
+#endif
+    *reinterpret_cast<V*>(to) = even;
+    *reinterpret_cast<V*>(to + tile_side) = odd;
 }
 
 /// Writes `rows` rows of `cols` elements of a tile, times `factor`.
