@@ -32,7 +32,8 @@ Flags generate_flags() {
         "under a line \"== its number\". A text that outgrows --context goes on from its newest half.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "the text to go on from; may be empty")
-        .add("prompts", "FILE", "", "one prompt per line, or JSON lines with \"prompt\" (or \"text\")")
+        .add("prompts", "FILE", "",
+             "one prompt per line; of a .jsonl, .ndjson or .json file its \"prompt\" (or \"text\")")
         .add("output", "FILE.jsonl", "",
              "also write prompt, text, counts and why it ended, one JSON object a line")
         .add("tokenizer", "PATH", "", "default: the one the checkpoint's deck or the folder names")

@@ -196,6 +196,7 @@ public:
 
     Tokenized run() {
         const int64_t resumed = state_.tokens;
+        if (!tokenizer_->notice().empty()) log::info("{}", tokenizer_->notice());
         if (resumed > 0)
             log::info("going on with an interrupted run: {} tokens are there already", with_commas(resumed));
         const int threads = options_.threads > 0 ? options_.threads : hardware_threads();

@@ -110,6 +110,9 @@ const Tokenizer::Ends& Tokenizer::own_ends() const {
 const Tokenizer::Ends& Tokenizer::document_ends() const {
     return parts_->document_ends;
 }
+const std::string& Tokenizer::notice() const {
+    return parts_->model->vocabulary().notice;
+}
 const std::string& Tokenizer::hash() const {
     return parts_->hash;
 }
