@@ -52,10 +52,15 @@ Corpus::Kind kind_of(fs::path file) {
 // does not.
 std::vector<fs::path> files_in(const fs::path& folder) {
     std::vector<fs::path> found;
-    for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
-        const bool hidden = at->path().filename().string().starts_with(".");
-        if (hidden && at->is_directory()) at.disable_recursion_pending();
-        if (!hidden && at->is_regular_file()) found.push_back(at->path());
+    try {
+        for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
+            const bool hidden = at->path().filename().string().starts_with(".");
+            if (hidden && at->is_directory()) at.disable_recursion_pending();
+            if (!hidden && at->is_regular_file()) found.push_back(at->path());
+        }
+    } catch (const fs::filesystem_error& error) {
+        throw ConfigError("{}: this folder, or one in it, cannot be listed: {}", folder.string(),
+                          error.code().message());
     }
     std::sort(found.begin(), found.end());
     return found;
