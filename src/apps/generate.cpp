@@ -5,6 +5,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
@@ -76,6 +77,10 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
     for (const Prompt& prompt : prompts) {
         const std::string name =
             prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
+        if (const size_t valid = valid_utf8_prefix(prompt.text); valid < prompt.text.size())
+            throw ConfigError(
+                "{} is not UTF-8 at its byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", name,
+                valid + 1);
         std::vector<int32_t> ids = tokenizer.document_ends().before;
         const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
         ids.insert(ids.end(), text.begin(), text.end());

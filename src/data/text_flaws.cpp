@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text_flaws.hpp"
 
-#include "utf8.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <fmt/core.h>
 

@@ -2,7 +2,7 @@
 #include "text_stream.hpp"
 
 #include "coeus/base/error.hpp"
-#include "utf8.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <algorithm>
 

@@ -191,6 +191,10 @@ TEST_CASE("generate says what is wrong") {
                  "blank.txt has no prompts: every line is empty");
     write_file(all.path("wide.txt"), std::string("\xFF\xFET\0h\0e\0", 8));
     expect_error(all.run(), {"--prompts", all.path("wide.txt")}, "wide.txt: has NUL bytes, so it is no text");
+    write_file(all.path("latin.txt"), "The\n\ncaf\xe9\n");
+    expect_error(all.run(), {"--prompts", all.path("latin.txt")},
+                 "latin.txt, line 3: the prompt is not UTF-8 at its byte 4; convert it with iconv");
+    expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at its byte 1");
     write_file(all.path("array.json"), "[{\"prompt\": \"a\"}]\n");
     expect_error(
         all.run(), {"--prompts", all.path("array.json")},
