@@ -5,6 +5,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
@@ -32,7 +33,8 @@ Flags generate_flags() {
         "under a line \"== its number\". A text that outgrows --context goes on from its newest half.");
     flags.add("checkpoint", "PATH", "", "a checkpoint, a run's folder, or a Hugging Face folder")
         .add("prompt", "TEXT", "", "the text to go on from; may be empty")
-        .add("prompts", "FILE", "", "one prompt per line, or JSON lines with \"prompt\" (or \"text\")")
+        .add("prompts", "FILE", "",
+             "one prompt per line; of a .jsonl, .ndjson or .json file its \"prompt\" (or \"text\")")
         .add("output", "FILE.jsonl", "",
              "also write prompt, text, counts and why it ended, one JSON object a line")
         .add("tokenizer", "PATH", "", "default: the one the checkpoint's deck or the folder names")
@@ -75,6 +77,10 @@ std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts, con
     for (const Prompt& prompt : prompts) {
         const std::string name =
             prompt.line ? fmt::format("{}, line {}: the prompt", file, prompt.line) : "--prompt";
+        if (const size_t valid = valid_utf8_prefix(prompt.text); valid < prompt.text.size())
+            throw ConfigError(
+                "{} is not UTF-8 at its byte {}; convert it with iconv -f WINDOWS-1252 -t UTF-8", name,
+                valid + 1);
         std::vector<int32_t> ids = tokenizer.document_ends().before;
         const std::vector<int32_t> text = tokenizer.encode_prompt(prompt.text);
         ids.insert(ids.end(), text.begin(), text.end());

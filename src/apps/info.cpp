@@ -226,6 +226,11 @@ Show kind_of_folder(const std::string& path) {
 void show(const std::string& path, const InfoOptions& options) {
     if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path);
     const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
+    if (kind != show_deck && (options.model || options.ranks > 0))
+        throw ConfigError(
+            "coeus info --{}: is for decks, but {} is none{}", options.model ? "model" : "ranks", path,
+            kind == show_run_folder ? "; the deck of this run is " + (fs::path(path) / "deck.toml").string()
+                                    : "");
     kind(path, options);
 }
 

@@ -10,6 +10,7 @@
 #include "help.hpp"
 
 #include <cstdio>
+#include <filesystem>
 
 namespace coeus::apps {
 
@@ -74,6 +75,10 @@ int main(int argc, char** argv) {
     } catch (const CollectiveError& error) {
         message = error.what();
         code = ExitCode::system;
+    } catch (const std::filesystem::filesystem_error& error) {
+        message = fmt::format("{}: {}", error.path1().string(), error.code().message());
+        code = ExitCode::system;
+        found_by_all = false;
     } catch (const std::exception& error) {
         message = error.what();
         code = ExitCode::system;

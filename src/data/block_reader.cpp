@@ -289,14 +289,7 @@ std::optional<TextBlock> BlockReader::next() {
             break;
         }
         report_.text_bytes += file_->offset();
-        const int64_t replaced = file_->stream().replaced();
-        report_.replaced += replaced;
-        report_.files_replaced += replaced > 0;
-        if (replaced > report_.worst_replaced) {
-            report_.worst_file = file.path;
-            report_.worst_replaced = replaced;
-            report_.worst_is_8_bit = file_->stream().looks_8_bit();
-        }
+        report_.add(file.path, file_->stream().flaws());
         bytes_before_ += file.bytes;
         at_ = {at_.file + 1, 0, 0};
         file_.reset();

@@ -3,13 +3,16 @@
 
 #include "block_reader.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/hash.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
+#include "text_flaws.hpp"
 
 #include <algorithm>
 #include <future>
+#include <unordered_map>
 
 namespace coeus {
 
@@ -45,6 +48,24 @@ Corpus::Kind kind_of(fs::path file) {
     return extension == ".json" ? Corpus::Kind::json : Corpus::Kind::text;
 }
 
+// Recursively, without hidden ones. The order of a folder's entries differs between machines; that of names
+// does not.
+std::vector<fs::path> files_in(const fs::path& folder) {
+    std::vector<fs::path> found;
+    try {
+        for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
+            const bool hidden = at->path().filename().string().starts_with(".");
+            if (hidden && at->is_directory()) at.disable_recursion_pending();
+            if (!hidden && at->is_regular_file()) found.push_back(at->path());
+        }
+    } catch (const fs::filesystem_error& error) {
+        throw ConfigError("{}: this folder, or one in it, cannot be listed: {}", folder.string(),
+                          error.code().message());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
 std::string_view trimmed(std::string_view text) {
     const size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string_view::npos) return {};
@@ -53,20 +74,35 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
+void CorpusReport::add(const std::string& file, const TextFlaws& flaws) {
+    const int64_t count = flaws.replaced() + flaws.nuls();
+    replaced += flaws.replaced();
+    nuls += flaws.nuls();
+    flawed_files += count > 0;
+    if (count <= worst_flaws) return;
+    worst_file = file;
+    worst_flaws = count;
+    worst_place = flaws.place();
+}
+
 std::string CorpusReport::warning() const {
-    if (replaced == 0) return "";
-    std::string text = fmt::format(
-        "{} invalid bytes or sequences became U+FFFD: {} not UTF-8", with_commas(replaced),
-        files_replaced == 1 ? worst_file + " is" : fmt::format("{} files are", with_commas(files_replaced)));
-    if (files_replaced > 1)
-        text += fmt::format(", most of all {} ({})", worst_file, with_commas(worst_replaced));
-    if (worst_is_8_bit)
-        text += "; it looks like Latin-1 or Windows-1252: convert it with iconv -f WINDOWS-1252 -t UTF-8";
-    return text;
+    if (flawed_files == 0) return "";
+    std::vector<std::string> found;
+    if (replaced > 0)
+        found.push_back(fmt::format("{} invalid bytes or sequences became U+FFFD", with_commas(replaced)));
+    if (nuls > 0) found.push_back(fmt::format("{} NUL bytes were kept", with_commas(nuls)));
+    const std::string text = join(found, " and ");
+    if (flawed_files == 1) return fmt::format("{}: {} is not UTF-8{}", text, worst_file, worst_place);
+    return fmt::format("{}: {} files are not UTF-8, most of all {} ({}){}", text, with_commas(flawed_files),
+                       worst_file, with_commas(worst_flaws), worst_place);
 }
 
 Corpus::Corpus(const std::vector<fs::path>& inputs) {
+    std::unordered_map<std::string, std::string> seen;  // name without links: name that was given
+    std::vector<std::string> repeated;
     const auto add = [&](const fs::path& file) {
+        const auto [first, is_new] = seen.emplace(fs::canonical(file).string(), file.string());
+        if (!is_new) return repeated.push_back(fmt::format("{} (as {})", file.string(), first->second));
         files_.push_back({file.string(), int64_t(fs::file_size(file)), kind_of(file)});
         bytes_ += files_.back().bytes;
     };
@@ -78,18 +114,17 @@ Corpus::Corpus(const std::vector<fs::path>& inputs) {
             add(input);
             continue;
         }
-        std::vector<fs::path> found;
-        for (auto at = fs::recursive_directory_iterator(input); at != fs::end(at); ++at) {
-            const bool hidden = at->path().filename().string().starts_with(".");
-            if (hidden && at->is_directory()) at.disable_recursion_pending();
-            if (!hidden && at->is_regular_file()) found.push_back(at->path());
-        }
-        // the order of a folder's entries differs between machines; that of names does not
-        std::sort(found.begin(), found.end());
-        for (const fs::path& file : found) add(file);
+        for (const fs::path& file : files_in(input)) add(file);
     }
     if (files_.empty()) throw ConfigError("{}: no files in there", join(given, ", "));
     if (bytes_ == 0) throw ConfigError("{}: empty, there is no text to read", join(given, ", "));
+    if (!repeated.empty())
+        log::warn(
+            "{} given more than once and read once: {}{}; to train on a source more often, use "
+            "training.dataset_weights",
+            repeated.size() == 1 ? "a file is"
+                                 : fmt::format("{} files are", with_commas(int64_t(repeated.size()))),
+            repeated[0], repeated.size() == 1 ? "" : ", ...");
 }
 
 std::string Corpus::source() const {

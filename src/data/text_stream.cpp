@@ -2,7 +2,7 @@
 #include "text_stream.hpp"
 
 #include "coeus/base/error.hpp"
-#include "utf8.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <algorithm>
 
@@ -11,8 +11,6 @@ namespace coeus {
 namespace {
 
 using namespace std::string_view_literals;
-
-constexpr std::string_view replacement = "\xEF\xBF\xBD"sv;
 
 // Bytes at the end that may become a character with those that follow.
 size_t unfinished(std::string_view text) {
@@ -23,12 +21,19 @@ size_t unfinished(std::string_view text) {
     return 0;
 }
 
-bool has_multibyte(std::string_view text) {
-    const auto high = [](char c) { return uint8_t(c) >= 0x80; };
-    for (auto at = text.begin(); (at = std::find_if(at, text.end(), high)) != text.end();
-         at += std::ptrdiff_t(replacement.size()))
-        if (!text.substr(size_t(at - text.begin())).starts_with(replacement)) return true;
-    return false;
+// The encoding in which a text begins whose first character is ASCII, by the NUL bytes around it; "" where it
+// has none there.
+const char* wide_encoding(std::string_view begin) {
+    const auto is = [&](std::string_view nuls) {  // 0: a NUL byte, x: another one
+        return begin.size() >= nuls.size() &&
+               std::equal(nuls.begin(), nuls.end(), begin.begin(),
+                          [](char n, char c) { return (n == '0') == (c == '\0'); });
+    };
+    return is("x000")   ? "UTF-32LE"
+           : is("000x") ? "UTF-32BE"
+           : is("x0")   ? "UTF-16LE"
+           : is("0x")   ? "UTF-16BE"
+                        : "";
 }
 
 }  // namespace
@@ -43,11 +48,20 @@ void TextStream::check_beginning() {
     };
     if (begin.starts_with("\xFF\xFE\0\0"sv) || begin.starts_with("\0\0\xFE\xFF"sv)) refuse("UTF-32");
     if (begin.starts_with("\xFF\xFE"sv) || begin.starts_with("\xFE\xFF"sv)) refuse("UTF-16");
-    if (begin.substr(0, 4096).find('\0') != std::string_view::npos)
+    const size_t nul = begin.substr(0, 4096).find('\0');
+    if (const std::string encoding = wide_encoding(begin); !encoding.empty())
         throw ConfigError(
-            "{}: contains NUL bytes, so it is no text (or UTF-16 without a mark: iconv -f UTF-16LE -t UTF-8)",
-            path_);
-    if (begin.starts_with("\xEF\xBB\xBF"sv)) raw_.erase(0, 3);
+            "{}: is no text, or {} without a byte order mark: convert it with iconv -f {} -t UTF-8", path_,
+            encoding, encoding);
+    if (nul != std::string_view::npos)
+        throw ConfigError(
+            "{}: has NUL bytes, the first at line {}, byte {}, so it is no text (or UTF-16 from there on: "
+            "iconv -f "
+            "UTF-16 -t UTF-8)",
+            path_, 1 + std::count(begin.begin(), begin.begin() + std::ptrdiff_t(nul), '\n'), nul + 1);
+    if (!begin.starts_with("\xEF\xBB\xBF"sv)) return;
+    raw_.erase(0, 3);
+    flaws_.skip(3);
 }
 
 void TextStream::append(std::string& text, size_t bytes) {
@@ -67,11 +81,12 @@ void TextStream::append(std::string& text, size_t bytes) {
         const size_t held = at_end_ ? 0 : unfinished(raw_);
         const std::string_view ready(raw_.data(), raw_.size() - held);
         const size_t from = text.size();
+        int64_t replaced = 0;
         if (valid_utf8_prefix(ready) == ready.size())
             text.append(ready);
         else
-            text.append(repaired_utf8(ready, replaced_));
-        multibyte_ = multibyte_ || has_multibyte(std::string_view(text).substr(from));
+            text.append(repaired_utf8(ready, replaced));
+        flaws_.add(ready, std::string_view(text).substr(from), replaced);
         raw_.erase(0, ready.size());
     }
 }

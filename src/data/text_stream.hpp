@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A text file, perhaps compressed, as valid UTF-8 in pieces: a byte order mark is left out, what is not UTF-8
-// becomes U+FFFD and is counted, other encodings that say so are refused by name.
+// becomes U+FFFD and is counted, other encodings that show at the beginning are refused by name.
 #pragma once
 
 #include "coeus/file/byte_stream.hpp"
+#include "text_flaws.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -22,17 +23,16 @@ public:
     bool at_end() const { return at_end_; }
     /// Bytes of the file on the disk read so far.
     int64_t file_position() const { return bytes_->position(); }
-    int64_t replaced() const { return replaced_; }
-    /// True where all that is not ASCII was no UTF-8 either: a text in an 8-bit encoding.
-    bool looks_8_bit() const { return replaced_ > 0 && !multibyte_; }
+    /// Of what was read so far.
+    const TextFlaws& flaws() const { return flaws_; }
 
 private:
     void check_beginning();
     std::string path_;
     std::unique_ptr<ByteStream> bytes_;
     std::string raw_;  // read, and not given out: the beginning of a character at most
-    bool begun_ = false, at_end_ = false, multibyte_ = false;
-    int64_t replaced_ = 0;
+    bool begun_ = false, at_end_ = false;
+    TextFlaws flaws_;
 };
 
 }  // namespace coeus

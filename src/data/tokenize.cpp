@@ -60,8 +60,9 @@ struct State {
         all.set("max_token", max_token).set("reached", reached);
         all.set("file", next.file).set("offset", next.offset).set("number", next.number);
         all.set("text_bytes", report.text_bytes).set("replaced", report.replaced);
-        all.set("files_replaced", report.files_replaced).set("worst_file", report.worst_file);
-        all.set("worst_replaced", report.worst_replaced).set("worst_is_8_bit", report.worst_is_8_bit);
+        all.set("nuls", report.nuls).set("flawed_files", report.flawed_files);
+        all.set("worst_file", report.worst_file).set("worst_flaws", report.worst_flaws);
+        all.set("worst_place", report.worst_place);
         return all;
     }
 
@@ -77,9 +78,13 @@ struct State {
             state.max_token = all.integer("max_token");
             state.reached = all.integer("reached");
             state.next = {all.integer("file"), all.integer("offset"), all.integer("number")};
-            state.report = {all.integer("text_bytes"),     all.integer("replaced"),
-                            all.integer("files_replaced"), all.string("worst_file"),
-                            all.integer("worst_replaced"), all.boolean("worst_is_8_bit")};
+            state.report = {.text_bytes = all.integer("text_bytes"),
+                            .replaced = all.integer("replaced"),
+                            .nuls = all.integer("nuls"),
+                            .flawed_files = all.integer("flawed_files"),
+                            .worst_file = all.string("worst_file"),
+                            .worst_flaws = all.integer("worst_flaws"),
+                            .worst_place = all.string("worst_place")};
             const auto has = [](const fs::path& path, int64_t bytes) {
                 return fs::exists(path) && int64_t(fs::file_size(path)) >= bytes;
             };
@@ -191,6 +196,7 @@ public:
 
     Tokenized run() {
         const int64_t resumed = state_.tokens;
+        if (!tokenizer_->notice().empty()) log::info("{}", tokenizer_->notice());
         if (resumed > 0)
             log::info("going on with an interrupted run: {} tokens are there already", with_commas(resumed));
         const int threads = options_.threads > 0 ? options_.threads : hardware_threads();

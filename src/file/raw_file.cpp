@@ -33,6 +33,8 @@ void require_file(const std::string& path, bool writable) {
     std::error_code status;
     if (!fs::exists(path, status)) throw ConfigError("{}: there is no such file", path);
     if (fs::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
+    if (!fs::is_regular_file(path, status))
+        throw ConfigError("{} is a pipe or a device, not a file; write its content to a file first", path);
     if (access(path.c_str(), R_OK) != 0) throw ConfigError("{} cannot be read: {}", path, errno_text(errno));
     if (writable && access(path.c_str(), W_OK) != 0)
         throw ConfigError("{} cannot be written: {}", path, errno_text(errno));

@@ -18,24 +18,31 @@ std::string text_of(const std::string& line, const std::string& place) {
     throw ConfigError("{}: has neither \"prompt\" nor \"text\"", place);
 }
 
+bool is_json(const std::filesystem::path& file) {
+    const std::string extension = file.extension().string();
+    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+}
+
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     const MappedFile map(file.string());
-    const std::string_view all(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    std::string_view all(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    if (all.find('\0') != std::string_view::npos)
+        throw ConfigError("{}: has NUL bytes, so it is no text, or UTF-16: iconv -f UTF-16 -t UTF-8",
+                          file.string());
+    if (all.starts_with("\xEF\xBB\xBF")) all.remove_prefix(3);
     std::vector<Prompt> prompts;
+    const bool json = is_json(file);
     int64_t number = 0;
-    bool is_json = false;
     for (size_t begin = 0; begin < all.size();) {
         const size_t end = std::min(all.find('\n', begin), all.size());
         std::string line(all.substr(begin, end - begin));
         begin = end + 1;
         ++number;
         if (line.ends_with('\r')) line.pop_back();
-        const size_t first = line.find_first_not_of(" \t");
-        if (first == std::string::npos) continue;
-        if (prompts.empty()) is_json = line[first] == '{';
-        if (is_json) line = text_of(line, fmt::format("{}, line {}", file.string(), number));
+        if (line.find_first_not_of(" \t") == std::string::npos) continue;
+        if (json) line = text_of(line, fmt::format("{}, line {}", file.string(), number));
         prompts.push_back({std::move(line), number});
     }
     if (prompts.empty()) throw ConfigError("{} has no prompts: every line is empty", file.string());

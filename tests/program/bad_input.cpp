@@ -85,6 +85,99 @@ TEST_CASE("Data without tokens") {
     CHECK_THAT(again.output, Contains("out/data/"));
 }
 
+TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however many ranks there are") {
+    const BadInput bad;
+    write_file(bad.path("corpus.txt"), small_text());
+    REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
+                .exit_code == 0);
+    const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
+                                 "--model.vocab_size=300", steps(1)};
+    const auto warned = [&](const std::string& name, const std::string& text, const std::string& warning,
+                            int ranks = 0) {
+        write_file(bad.path(name), text);
+        fs::remove_all(bad.out());
+        const Outcome run = train_tiny(bad.out(), bad.path(name), tokenizer, ranks);
+        INFO(run.output);
+        CHECK(count_of(" - warning - ", run.output) == 1);
+        CHECK(count_of(fmt::format(" - warning - {}\n", warning), run.output) == 1);
+    };
+    warned(
+        "latin.txt", small_text() + "caf\xe9\n" + small_text() + "na\xefve\n",
+        "2 invalid bytes or sequences became U+FFFD: " + bad.path("latin.txt").string() +
+            " is not UTF-8, first at line 41, byte 2084; it looks like Latin-1 or Windows-1252: convert it "
+            "with iconv -f WINDOWS-1252 -t UTF-8");
+    warned(
+        "mixed.txt", "caf\u00e9\n" + small_text() + "caf\xe9\n" + small_text(),
+        "1 invalid bytes or sequences became U+FFFD: " + bad.path("mixed.txt").string() +
+            " is not UTF-8, first at line 42, byte 2090; it is UTF-8 up to there and looks like Latin-1 or "
+            "Windows-1252 from there on: convert that part with tail -c +2090 | iconv -f WINDOWS-1252 -t "
+            "UTF-8",
+        2);
+    std::string wide;
+    for (const char c : small_text()) wide += std::string{c, '\0'};
+    warned("wide.txt", small_text() + small_text() + small_text() + "\xFF\xFE" + wide,
+           "2 invalid bytes or sequences became U+FFFD and 2,080 NUL bytes were kept: " +
+               bad.path("wide.txt").string() +
+               " is not UTF-8, first at line 121, byte 6241; from there on it looks like UTF-16: convert "
+               "that part "
+               "with tail -c +6241 | iconv -f UTF-16 -t UTF-8");
+    write_file(bad.path("utf16.txt"), "\xFF\xFE" + wide);
+    bad.check(bad.path("utf16.txt"), tokenizer,
+              bad.path("utf16.txt").string() +
+                  ": is UTF-16, as its byte order mark says; convert it with iconv -f UTF-16 -t UTF-8");
+}
+
+TEST_CASE("Compressed text that is damaged") {
+    const BadInput bad;
+    write_file(bad.path("corpus.txt"), small_text());
+    REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
+                .exit_code == 0);
+    const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
+                                 "--model.vocab_size=300"};
+    REQUIRE(run_shell("gzip -k '" + bad.path("corpus.txt").string() + "'").exit_code == 0);
+    const std::string packed = read_file(bad.path("corpus.txt.gz"));
+    const auto check = [&](const std::string& name, const std::string& content, const std::string& message,
+                           int ranks = 0) {
+        write_file(bad.path(name), content);
+        bad.check(bad.path(name), tokenizer, bad.path(name).string() + message, ranks);
+    };
+    check(
+        "cut.txt.gz", packed.substr(0, packed.size() / 2),
+        fmt::format(" is truncated: its gzip data ends in the middle, at byte {}; fetch or compress it again",
+                    packed.size() / 2));
+    std::string flipped = packed;
+    flipped[packed.size() - 6] = char(~flipped[packed.size() - 6]);
+    check("flipped.txt.gz", flipped, " is damaged near byte ", 2);
+    check("none.txt.gz", small_text(), " is not gzip data, whatever its name says");
+    check("none.txt.zst", small_text(), " is not zstd data, whatever its name says");
+    // nothing half-made is left
+    for (const auto& entry : fs::recursive_directory_iterator(bad.out() / "data"))
+        CHECK_THAT(entry.path().string(), !Contains(".part") && !Catch::EndsWith(".h5"));
+}
+
+TEST_CASE("A tokenizer.json of an unknown kind") {
+    const BadInput bad;
+    write_file(bad.path("corpus.txt"), small_text());
+    const auto check = [&](const std::string& json, const std::string& message, int ranks = 0) {
+        write_file(bad.path("tok/tokenizer.json"), json);
+        bad.check(bad.path("corpus.txt"), {"--model.hf_assets_path=" + bad.path("tok").string()},
+                  bad.path("tok/tokenizer.json").string() + ": " + message, ranks);
+    };
+    check(R"({"model": {"type": "Unigram", "vocab": []}})",
+          "model: the model Unigram is not known here; byte-level BPE is", 2);
+    check(R"({"model": {"type": "WordPiece", "vocab": {}}})",
+          "model: the model WordPiece is not known here; byte-level BPE is");
+    check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": {"type": "Metaspace"}})",
+          "pre_tokenizer: the pre-tokenizer Metaspace at the end is not known here; Split (Isolated, with a "
+          "Regex) and Digits are, then ByteLevel at the end");
+    check(R"({"model": {"vocab": {"a": 0}, "merges": []}, "pre_tokenizer": null})",
+          "pre_tokenizer: is empty, which is not known here; Split");
+    check(R"({"model": {"vocab": {"a": 0, "b": 0}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel"},
+              "decoder": {"type": "ByteLevel"}})",
+          "two tokens have the id 0: \"a\" and \"b\"");
+    check(R"({"model": )", "not valid JSON");
+}
+
 TEST_CASE("Token files that are wrong") {
     const BadInput bad;
     const auto file = [&](const std::string& name, const TokenData& data) {

@@ -117,6 +117,18 @@ TEST_CASE("Prompts of a file are written on in order, in any number side by side
     CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));
 }
 
+TEST_CASE("The name of a file of prompts, not its first line, says whether it is JSON lines") {
+    write_file(trained().path("brace.txt"), "\xEF\xBB\xBF{\"prompt\": \"The\"}\n{ The dog\n");
+    const std::string plain =
+        written({"--prompts", trained().path("brace.txt"), "--temperature=0", "--length=1"});
+    CHECK_THAT(plain, Catch::StartsWith("== 1\n{\"prompt\": \"The\"}") && Contains("== 2\n{ The dog"));
+    for (const char* name : {"brace.jsonl", "brace.ndjson", "brace.json"}) {
+        write_file(trained().path(name), "{\"prompt\": \"The dog\"}\n\n{\"prompt\": \"the cat\"}\n");
+        CHECK_THAT(written({"--prompts", trained().path(name), "--temperature=0", "--length=1"}),
+                   Catch::StartsWith("== 1\nThe dog") && Contains("== 2\nthe cat"));
+    }
+}
+
 TEST_CASE("Stop texts, EOS and the rate") {
     const Arguments greedy = {"--prompt", "The dog sat", "--temperature=0", "--length=30"};
     CHECK(written(greedy + Arguments{"--stop", ", and"}) == "The dog sat on the mat\n");
@@ -177,6 +189,16 @@ TEST_CASE("generate says what is wrong") {
     write_file(all.path("blank.txt"), " \n\n");
     expect_error(all.run(), {"--prompts", all.path("blank.txt")},
                  "blank.txt has no prompts: every line is empty");
+    write_file(all.path("wide.txt"), std::string("\xFF\xFET\0h\0e\0", 8));
+    expect_error(all.run(), {"--prompts", all.path("wide.txt")}, "wide.txt: has NUL bytes, so it is no text");
+    write_file(all.path("latin.txt"), "The\n\ncaf\xe9\n");
+    expect_error(all.run(), {"--prompts", all.path("latin.txt")},
+                 "latin.txt, line 3: the prompt is not UTF-8 at its byte 4; convert it with iconv");
+    expect_error(all.run(), {"--prompt=\xff"}, "--prompt is not UTF-8 at its byte 1");
+    write_file(all.path("array.json"), "[{\"prompt\": \"a\"}]\n");
+    expect_error(
+        all.run(), {"--prompts", all.path("array.json")},
+        "array.json, line 1: the top level must be an object with \"prompt\" or \"text\", is an array");
     write_file(all.path("bad.jsonl"), "{\"prompt\": \"a\"}\n{\"prompt\": }\n");
     expect_error(all.run(), {"--prompts", all.path("bad.jsonl")}, "bad.jsonl, line 2");
     std::string long_line = "The dog";

@@ -276,5 +276,15 @@ TEST_CASE("info names what it does not know") {
     fs::create_directory(folder / "folder");
     CHECK_THAT(refused({folder / "folder"}), Contains("folder is a folder with nothing;"));
     CHECK_THAT(refused({folder / "none"}), Contains("none: there is no such file or folder"));
+    // options of decks alone
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20)});
+    CHECK_THAT(
+        refused({folder / "tokens.h5", "--model"}),
+        Contains("coeus info --model: is for decks, but " + (folder / "tokens.h5").string() + " is none\n"));
+    CHECK_THAT(refused({folder / "tokens.h5", "--ranks=2"}),
+               Contains("coeus info --ranks: is for decks, but "));
+    write_file(folder / "run/deck.toml", "[training]\nsteps = 2\n");
+    CHECK_THAT(refused({folder / "run", "--model"}),
+               Contains("run is none; the deck of this run is " + (folder / "run/deck.toml").string()));
     CHECK_THAT(refused({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
 }

@@ -39,6 +39,15 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
     file.read(0, ids);
     CHECK(tokenizer.decode(ids) == "<|begin_of_text|>" + text + "<|end_of_text|>");
 
+    // a file named twice is read once, and that is said
+    const Outcome twice = run({"tokenize", "more.jsonl", "text", "text/a.txt", "./more.jsonl", "--tokenizer",
+                               "tok", "--output", "twice.h5"});
+    CHECK(twice.exit_code == 0);
+    CHECK_THAT(twice.output, Contains(" tokens in 3 documents, "));
+    CHECK(count_of("2 files are given more than once and read once: text/a.txt (as text/a.txt), ...",
+                   twice.output) == 1);
+    CHECK(count_of(" - warning - ", twice.output) == 1);
+
     // a vocabulary larger than the text has pairs for
     const Outcome small = run({"tokenizer", "more.jsonl", "--vocab_size=9999", "--output", "tok2"});
     CHECK(small.exit_code == 0);
@@ -65,6 +74,7 @@ TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
     check({"tokenizer", "a.txt", "--output", "x", "--output", "y"},
           "coeus tokenizer: --output is given twice");
     check({"tokenizer", "absent.txt", "--output", "x"}, "absent.txt: there is no such file");
+    check({"tokenizer", "/dev/null", "--output", "x"}, "/dev/null is a pipe or a device, not a file");
     check({"tokenize", "a.txt", "--output", "x.h5", "--tokenizer", "."}, "no tokenizer in this folder");
     check({"tokenize", "a.txt", "--output", "x.h5"}, "coeus tokenize needs --tokenizer");
     const Outcome help = run_coeus({"help", "tokenize"});

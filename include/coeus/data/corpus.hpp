@@ -13,6 +13,8 @@
 
 namespace coeus {
 
+class TextFlaws;
+
 /// A piece of work: a part of one plain document, or whole lines of JSON. Views into its block.
 struct Passage {
     std::string_view document;  ///< valid UTF-8: of a plain document the text from `begin` at least a
@@ -41,19 +43,24 @@ struct CorpusPosition {
 struct CorpusReport {
     int64_t text_bytes = 0;  ///< decompressed
     int64_t replaced = 0;    ///< invalid bytes or sequences that became U+FFFD
-    int64_t files_replaced = 0;
-    std::string worst_file;  ///< with most of these
-    int64_t worst_replaced = 0;
-    bool worst_is_8_bit = false;  ///< it has no UTF-8 at all
+    int64_t nuls = 0;        ///< NUL bytes, kept as they are
+    int64_t flawed_files = 0;
+    std::string worst_file;  ///< with most of both
+    int64_t worst_flaws = 0;
+    std::string worst_place;  ///< of its first one, and what the file looks like
 
-    /// "11 invalid bytes or sequences ... in 2 files", or "" where all was UTF-8.
+    /// Counts what one file had.
+    void add(const std::string& file, const TextFlaws& flaws);
+    /// "11 invalid bytes or sequences became U+FFFD: a.txt is not UTF-8, first at line 3, byte 57 ...", or ""
+    /// where all was UTF-8.
     std::string warning() const;
 };
 
 class Corpus {
 public:
-    /// Finds the files: those named, and in folders, recursively, all that are not hidden. ConfigError: a
-    /// path is missing, nothing is found, a file is of another known format, all are empty.
+    /// Finds the files: those named, and in folders, recursively, all that are not hidden; each once, with a
+    /// warning where a file is named twice, by a link or a folder too. ConfigError: a path is missing,
+    /// nothing is found, a file is of another known format, all are empty.
     explicit Corpus(const std::vector<std::filesystem::path>& inputs);
 
     /// Of the files, as they are on the disk.

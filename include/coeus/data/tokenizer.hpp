@@ -40,6 +40,9 @@ public:
 
     /// What it is and which file says so: "byte-level BPE (tokenizer.json)", "SentencePiece".
     const std::string& kind() const;
+    /// What its file asks for and has no meaning here, for the user to know: "" or "tokenizer.json:
+    /// truncation is not followed: texts are encoded whole, whatever their length".
+    const std::string& notice() const;
     /// Ids of tokens that stand for no text, in ascending order.
     std::vector<int32_t> special_ids() const;
     /// The largest id + 1.

@@ -83,6 +83,7 @@ void show_tokenizer(const std::string& place, const InfoOptions& options) {
     info_line("special tokens", list_of(tokenizer, special) +
                                     (count > most_shown ? fmt::format(", ... ({} in all)", count) : ""));
     info_line("hash", tokenizer.hash());
+    if (!tokenizer.notice().empty()) info_line("note", tokenizer.notice());
     show_sample(tokenizer);
     if (options.verify) verify(tokenizer);
 }

@@ -49,13 +49,28 @@ Bpe bpe_of(const ByteBpeDescription& description) {
 
 Vocabulary vocabulary_of(const ByteBpeDescription& description) {
     Vocabulary vocabulary;
-    for (const auto& token : description.vocab) vocabulary.put(token.id, token.bytes, false);
-    for (const auto& added : description.added) vocabulary.put(added.token.id, added.bytes, added.special);
+    const auto has = [&](int32_t id) {
+        return size_t(id) < vocabulary.bytes.size() && vocabulary.bytes[size_t(id)].has_value();
+    };
+    const auto put = [&](int32_t id, const std::string& bytes, bool special) {
+        if (has(id) && *vocabulary.bytes[size_t(id)] != bytes)
+            throw ConfigError("{}: two tokens have the id {}: \"{}\" and \"{}\"", description.file, id,
+                              *vocabulary.bytes[size_t(id)], bytes);
+        vocabulary.put(id, bytes, special);
+    };
+    for (const auto& token : description.vocab) put(token.id, token.bytes, false);
+    for (const auto& added : description.added) put(added.token.id, added.bytes, added.special);
     if (vocabulary.bytes.empty()) throw ConfigError("{}: the vocabulary is empty", description.file);
     vocabulary.bos = description.bos;
     // where one token is both, it begins documents and nothing ends them, as in torchtitan
     if (description.eos != description.bos) vocabulary.eos = description.eos;
+    vocabulary.notice = description.notice;
     vocabulary.frame = description.frame;
+    for (const auto& ids : {vocabulary.frame.before, vocabulary.frame.after})
+        for (const int32_t id : ids)
+            if (!has(id))
+                throw ConfigError("{}: post_processor: its template adds {}, which is no token",
+                                  description.file, id);
     return vocabulary;
 }
 
@@ -226,10 +241,16 @@ void ByteBpeDescription::set_special(const std::optional<std::string>& bos_token
                                      const std::optional<std::string>& eos_token) {
     const auto find = [&](const char* key, const std::optional<std::string>& content) {
         if (!content) return std::optional<int32_t>();
+        const auto is_it = [&](const Added& token) { return token.token.content == *content; };
+        const bool is_added = std::any_of(added.begin(), added.end(), is_it);
         const auto id = id_of(*content);
         if (!id)
             throw ConfigError("{}: {} of tokenizer_config.json is \"{}\", which is no token", file, key,
                               *content);
+        if (!is_added) {
+            added.push_back(special_token(*content, *id));
+            added.back().bytes = bytes_or_text(*content);
+        }
         return id;
     };
     bos = find("bos_token", bos_token);

@@ -37,6 +37,7 @@ struct ByteBpeDescription {
     bool added_in_documents = true;  ///< false: documents are not searched for added tokens, prompts are
     std::optional<int32_t> bos, eos;
     Tokenizer::Ends frame;
+    std::string notice;  ///< see Tokenizer::notice
 
     /// The vocabulary as byte-level files write it: each byte as a symbol (byte_symbols.hpp), merges as pairs
     /// of tokens, the first to be merged first. ConfigError: a merge of or into what is no token.
@@ -45,7 +46,8 @@ struct ByteBpeDescription {
     /// The id of a token's text, added or not (in symbols); nothing where there is none.
     std::optional<int32_t> id_of(const std::string& content) const;
 
-    /// BOS and EOS by their contents. ConfigError: a content that is no token.
+    /// BOS and EOS by their contents, which are special from then on even where the vocabulary alone has
+    /// them, as GPT-2's. ConfigError: a content that is no token.
     void set_special(const std::optional<std::string>& bos_token,
                      const std::optional<std::string>& eos_token);
 };

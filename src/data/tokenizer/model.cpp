@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model.hpp"
 
-#include "../utf8.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -20,6 +20,7 @@ struct Vocabulary {
     std::vector<bool> special;
     std::optional<int32_t> bos, eos;
     Tokenizer::Ends frame;  ///< what the tokenizer's own template puts around a text
+    std::string notice;     ///< see Tokenizer::notice
 
     void put(int32_t id, std::string its_bytes, bool is_special);
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sentencepiece.hpp"
 
-#include "../utf8.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <sentencepiece_processor.h>
 #include <utility>
@@ -26,8 +26,7 @@ std::unique_ptr<const Processor> load(const std::string& file, std::string_view 
     const auto status = processor->LoadFromSerializedProto(content);
     if (!status.ok() || processor->GetPieceSize() == 0)
         throw ConfigError(
-            "{}: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not take it: {}", file,
-            status.ok() ? "it has no pieces" : status.ToString());
+            "{}: neither a tokenizer.json nor tiktoken's ranks; and SentencePiece does not take it", file);
     return processor;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/data/tokenizer.hpp"
 
-#include "../utf8.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/utf8.hpp"
 #include "coeus/file/hash.hpp"
 #include "model.hpp"
 #include "open.hpp"
@@ -109,6 +109,9 @@ const Tokenizer::Ends& Tokenizer::own_ends() const {
 }
 const Tokenizer::Ends& Tokenizer::document_ends() const {
     return parts_->document_ends;
+}
+const std::string& Tokenizer::notice() const {
+    return parts_->model->vocabulary().notice;
 }
 const std::string& Tokenizer::hash() const {
     return parts_->hash;

@@ -54,6 +54,7 @@ ByteBpeDescription::Added added_token(const JsonView& token, int32_t id) {
 TokenizerConfig read_tokenizer_config(const fs::path& folder) {
     TokenizerConfig config;
     const fs::path file = folder / "tokenizer_config.json";
+    config.file = file.string();
     if (!fs::exists(file)) return config;
     config.content = content_of(file);
     const JsonDocument document = JsonDocument::parse(config.content, file.string());

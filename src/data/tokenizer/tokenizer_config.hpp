@@ -13,6 +13,7 @@
 namespace coeus {
 
 struct TokenizerConfig {
+    std::string file;  ///< for messages
     std::optional<std::string> bos, eos;
     std::string tokenizer_class;                   ///< "" where it says none
     std::optional<std::string> tiktoken;           ///< see tiktoken.hpp

@@ -3,9 +3,12 @@
 
 #include "byte_symbols.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
 #include "pre_tokenizer.hpp"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace coeus {
 
@@ -31,12 +34,17 @@ bool spells_every_byte(const JsonView& vocab) {
     return symbols == 256;
 }
 
+bool means_nothing(const Json& value) {
+    const double* const real = value.as_real();
+    return value.text() == "\"\"" || value.text() == "0" || (real && *real == 0);
+}
+
 void check_model(const JsonView& model) {
     const char* const known = "byte-level BPE is";
     if (const std::string type = model.string("type", "BPE"); type != "BPE")
         not_known(model, "the model " + type, known);
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
-        if (const auto value = model.find(key); value && value->value().text() != "\"\"")
+        if (const auto value = model.find(key); value && !means_nothing(value->value()))
             not_known(model, key, known);
     if (model.contains("unk_token") && !spells_every_byte(model["vocab"]))
         not_known(model, "unk_token", known);
@@ -65,9 +73,13 @@ void read_byte_level(const JsonView& step, ByteBpeDescription& out, const char* 
     if (step.boolean("use_regex", true)) out.patterns.push_back(gpt2_pattern);
 }
 
-void read_pre_tokenizer(const JsonView& pre_tokenizer, ByteBpeDescription& out) {
+void read_pre_tokenizer(const JsonView& root, ByteBpeDescription& out) {
     const char* const known = "Split (Isolated, with a Regex) and Digits are, then ByteLevel at the end";
-    const std::vector<JsonView> steps = steps_of(pre_tokenizer, "pretokenizers");
+    const auto pre_tokenizer = root.find("pre_tokenizer");
+    const std::vector<JsonView> steps =
+        pre_tokenizer ? steps_of(*pre_tokenizer, "pretokenizers") : std::vector<JsonView>();
+    if (steps.empty())
+        throw ConfigError("{}: pre_tokenizer: is empty, which is not known here; {}", root.file(), known);
     for (size_t i = 0; i < steps.size(); ++i) {
         const std::string& type = steps[i].string("type");
         const bool last = i + 1 == steps.size();
@@ -110,6 +122,17 @@ void read_post_processor(const JsonView& post_processor, ByteBpeDescription& out
     }
 }
 
+// Bytes for symbols is what decoding does with every tokenizer here.
+void check_decoder(const JsonView& root) {
+    const auto decoder = root.find("decoder");
+    const std::vector<JsonView> steps = decoder ? steps_of(*decoder, "decoders") : std::vector<JsonView>();
+    if (steps.empty())
+        throw ConfigError("{}: decoder: is empty, which is not known here; ByteLevel is", root.file());
+    for (const JsonView& step : steps)
+        if (step.string("type") != "ByteLevel")
+            not_known(step, "the decoder " + step.string("type"), "ByteLevel is");
+}
+
 std::pair<std::string, std::string> merge_of(const JsonView& merge) {
     if (merge.is_array()) {
         if (merge.size() != 2) merge.reject("must be a pair");
@@ -131,6 +154,62 @@ void read_model(const JsonView& model, ByteBpeDescription& out) {
     out.set_symbols(vocab, merges);
 }
 
+// Hugging Face gives ids by the order of the file and passes over those written there; files in which both
+// differ are damaged.
+class Ids {
+public:
+    explicit Ids(const JsonView& vocab) {
+        for (const auto& [content, id] : vocab.items()) ids_.emplace(content, token_id(id));
+    }
+    void add(const ByteBpeDescription::Added& added, const JsonView& where) {
+        const auto [first, is_new] = ids_.emplace(added.token.content, added.token.id);
+        if (!is_new && first->second != added.token.id)
+            throw ConfigError("{}: {}: \"{}\" is the token {} here, but {} before", where.file(),
+                              where.path(), added.token.content, added.token.id, first->second);
+    }
+
+private:
+    std::unordered_map<std::string, int32_t> ids_;
+};
+
+// Those of tokenizer.json, then what tokenizer_config.json alone has.
+void read_added_tokens(const JsonView& root, const TokenizerConfig& config, ByteBpeDescription& out) {
+    Ids ids(root["model"]["vocab"]);
+    std::unordered_set<std::string> seen;
+    const auto add = [&](const ByteBpeDescription::Added& added, const JsonView& where) {
+        ids.add(added, where);
+        if (seen.insert(added.token.content).second) out.added.push_back(added);
+    };
+    if (const auto tokens = root.find("added_tokens"))
+        for (const JsonView& token : tokens->elements())
+            add(added_token(token, token_id(token["id"])), token);
+    const Json nothing;
+    for (const auto& added : config.added)
+        add(added, JsonView(nothing, config.file, fmt::format("added_tokens_decoder.{}", added.token.id)));
+}
+
+void check_keys(const JsonView& root) {
+    const std::vector<std::string> known = {"version",        "truncation", "padding",
+                                            "added_tokens",   "normalizer", "pre_tokenizer",
+                                            "post_processor", "decoder",    "model"};
+    for (const auto& [key, value] : root.items())
+        if (std::find(known.begin(), known.end(), key) == known.end())
+            throw ConfigError("{}: the key {} is not known here; {} are", root.file(), key,
+                              join(known, ", "));
+    if (const std::string version = root.string("version", "1.0"); version != "1.0")
+        throw ConfigError("{}: version: {} is not known here; 1.0 is", root.file(), version);
+}
+
+// They are for batches of short texts; a document of training is taken whole.
+std::string notice_of(const JsonView& root) {
+    std::vector<std::string> ignored;
+    for (const char* key : {"truncation", "padding"})
+        if (root.contains(key)) ignored.emplace_back(key);
+    if (ignored.empty()) return "";
+    return fmt::format("{}: {} {} not followed: texts are encoded whole, whatever their length", root.file(),
+                       join(ignored, " and "), ignored.size() == 1 ? "is" : "are");
+}
+
 }  // namespace
 
 ByteBpeDescription read_tokenizer_json(const std::string& file, const std::string& content,
@@ -140,16 +219,14 @@ ByteBpeDescription read_tokenizer_json(const std::string& file, const std::strin
     ByteBpeDescription out;
     out.file = file;
     check_model(root["model"]);
+    check_keys(root);
+    out.notice = notice_of(root);
     if (const auto normalizer = root.find("normalizer")) read_normalizer(*normalizer, out);
-    read_pre_tokenizer(root["pre_tokenizer"], out);
+    read_pre_tokenizer(root, out);
     if (const auto processor = root.find("post_processor")) read_post_processor(*processor, out);
-    for (const JsonView& step : steps_of(root["decoder"], "decoders"))
-        if (step.string("type") != "ByteLevel")
-            not_known(step, "the decoder " + step.string("type"), "ByteLevel is");
+    check_decoder(root);
     read_model(root["model"], out);
-    if (const auto added = root.find("added_tokens"))
-        for (const JsonView& token : added->elements())
-            out.added.push_back(added_token(token, token_id(token["id"])));
+    read_added_tokens(root, config, out);
     out.set_special(config.bos, config.eos);
     return out;
 }

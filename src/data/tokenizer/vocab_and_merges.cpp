@@ -47,12 +47,6 @@ ByteBpeDescription read_vocab_and_merges(const std::string& folder, const std::s
     out.patterns = {qwen ? qwen_pattern : gpt2_pattern};
     out.nfc = qwen;
     out.added = config.added;
-    // GPT-2's own BOS and EOS are in vocab.json alone, and are special nevertheless
-    for (const auto& content : {config.bos, config.eos}) {
-        const auto is_it = [&](const auto& added) { return added.token.content == *content; };
-        if (!content || std::any_of(out.added.begin(), out.added.end(), is_it)) continue;
-        if (const auto id = out.id_of(*content)) out.added.push_back(special_token(*content, *id));
-    }
     out.set_special(config.bos, config.eos);
     return out;
 }

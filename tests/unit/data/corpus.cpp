@@ -52,7 +52,19 @@ TEST_CASE("corpus: files, folders in order of names, hidden ones left out") {
     const Corpus corpus({folder.path()});
     CHECK(documents_of(corpus) == Strings{"zed\n", "bee", "one", "zwei é"});
     CHECK(corpus.source() == "empty.txt and 3 more");
-    CHECK(documents_of(Corpus({folder / "b.txt", folder / "b.txt"})) == Strings{"bee", "bee"});
+}
+
+TEST_CASE("corpus: a file that is given twice is read once") {
+    const TemporaryFolder folder;
+    write_file(folder / "a" / "b.txt", "bee");
+    write_file(folder / "a" / "same.txt", "bee");  // a copy is another file
+    std::filesystem::create_symlink(folder / "a" / "b.txt", folder / "link.txt");
+    const auto file = folder / "a" / "b.txt";
+    CHECK(documents_of(Corpus({file, file})) == Strings{"bee"});
+    CHECK(documents_of(Corpus({folder / "a", file})) == Strings{"bee", "bee"});
+    CHECK(documents_of(Corpus({file, folder / "." / "a" / ".." / "a" / "b.txt"})) == Strings{"bee"});
+    CHECK(documents_of(Corpus({folder.path()})) == Strings{"bee", "bee"});
+    CHECK(documents_of(Corpus({folder / "link.txt", folder.path()})) == Strings{"bee", "bee"});
 }
 
 TEST_CASE("corpus: the three forms of .json") {
@@ -157,8 +169,8 @@ TEST_CASE("corpus: bad input") {
     write_file(folder / "a.parquet.zst", "x");
     CHECK_THAT(problem({folder / "a.parquet.zst"}), Contains("a.parquet: .parquet is no text"));
     CHECK(problem({folder / "binary.txt"}) ==
-          at + "/binary.txt: contains NUL bytes, so it is no text (or UTF-16 "
-               "without a mark: iconv -f UTF-16LE -t UTF-8)");
+          at + "/binary.txt: is no text, or UTF-16LE without a byte order mark: convert it with iconv -f "
+               "UTF-16LE -t UTF-8");
     CHECK(problem({folder / "bad.jsonl"}) == at + "/bad.jsonl: line 2: text must be a string, is 5");
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
@@ -305,20 +317,71 @@ TEST_CASE("corpus: other encodings") {
           at + "/a.txt: is UTF-16, as its byte order mark says; convert it with iconv -f UTF-16 -t UTF-8");
     CHECK_THAT(problem({folder / "b.txt"}), Contains("b.txt: is UTF-16"));
     CHECK_THAT(problem({folder / "c.txt"}), Contains("c.txt: is UTF-32"));
+    // without a mark, by the NUL bytes of an ASCII character
+    write_file(folder / "a.txt", "h\0i\0"s);
+    CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-16LE without a byte order mark"));
+    write_file(folder / "a.txt", "\0h\0i"s);
+    CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-16BE without a byte order mark"));
+    write_file(folder / "a.txt", "h\0\0\0i\0\0\0"s);
+    CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-32LE without a byte order mark"));
+    write_file(folder / "a.txt", "\0\0\0h\0\0\0i"s);
+    CHECK_THAT(problem({folder / "a.txt"}), Contains("UTF-32BE without a byte order mark"));
+    write_file(folder / "a.txt", "caf\u00e9\nas\nh\0i\0"s);
+    CHECK(
+        problem({folder / "a.txt"}) ==
+        at +
+            "/a.txt: has NUL bytes, the first at line 3, byte 11, so it is no text (or UTF-16 from there on: "
+            "iconv -f UTF-16 -t UTF-8)");
+}
+
+TEST_CASE("corpus: what is not UTF-8 is said with its place, and what it looks like") {
+    const TemporaryFolder folder;
+    using namespace std::string_literals;
+    const std::string at = folder.path().string();
     const auto warning = [&](const std::vector<std::filesystem::path>& inputs) {
         return Corpus(inputs).read([](const std::vector<Passage>&) {}).warning();
     };
-    write_file(folder / "latin.txt", "caf\xe9, na\xefve, 5 \x80");
-    write_file(folder / "utf8.txt", "café");
-    write_file(folder / "mixed.txt", "café caf\xe9");
-    CHECK(warning({folder / "utf8.txt"}).empty());
-    CHECK(warning({folder / "latin.txt"}) ==
+    const auto of = [&](const std::string& name, const std::string& content) {
+        write_file(folder / name, content);
+        return warning({folder / name});
+    };
+    CHECK(of("utf8.txt", "caf\u00e9, \uFFFD").empty());
+    const std::string convert =
+        "it looks like Latin-1 or Windows-1252: convert it with iconv -f WINDOWS-1252 -t UTF-8";
+    CHECK(of("latin.txt", "caf\xe9, na\xefve, 5 \x80") ==
           "3 invalid bytes or sequences became U+FFFD: " + at +
-              "/latin.txt is not UTF-8; it looks like Latin-1 or Windows-1252: convert it with iconv -f "
-              "WINDOWS-1252 -t UTF-8");
-    CHECK(warning({folder / "mixed.txt"}) ==
-          "1 invalid bytes or sequences became U+FFFD: " + at + "/mixed.txt is not UTF-8");
-    CHECK_THAT(warning({folder / "mixed.txt", folder / "utf8.txt", folder / "latin.txt"}),
-               Contains("4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8, most of all " +
-                        at + "/latin.txt (3); it looks like Latin-1"));
+              "/latin.txt is not UTF-8, first at line 1, byte 4; " + convert);
+    CHECK(of("mixed.txt",
+             "\xEF\xBB\xBF"
+             "caf\u00e9\n\ncaf\xe9 na\xefve\n") == "2 invalid bytes or sequences became U+FFFD: " + at +
+                                                       "/mixed.txt is not UTF-8, first at line 3, byte 14; "
+                                                       "it is UTF-8 up to there and looks like Latin-1 or "
+                                                       "Windows-1252 from there on: convert that part with "
+                                                       "tail -c +14 | iconv -f WINDOWS-1252 -t UTF-8");
+    CHECK(of("damaged.txt", "caf\u00e9 caf\xe9 caf\u00e9") ==
+          "1 invalid bytes or sequences became U+FFFD: " + at +
+              "/damaged.txt is not UTF-8, first at line 1, byte 10");
+    // behind the beginning, which is looked at before anything else
+    std::string many, wide;
+    for (int i = 0; i < 1000; ++i) many += "caf\u00e9 au lait\n", wide += "h\0i\0 \0\n\0"s;
+    CHECK(of("marked.txt", many + "\xFF\xFE" + wide) ==
+          "2 invalid bytes or sequences became U+FFFD and 4,000 NUL bytes were kept: " + at +
+              "/marked.txt is not UTF-8, first at line 1001, byte 14001; from there on it looks like UTF-16: "
+              "convert that "
+              "part with tail -c +14001 | iconv -f UTF-16 -t UTF-8");
+    CHECK(of("unmarked.txt", many + wide) == "4,000 NUL bytes were kept: " + at +
+                                                 "/unmarked.txt is not UTF-8, first at line 1001, byte "
+                                                 "14002; near there UTF-16 without a byte order "
+                                                 "mark seems to begin (iconv -f UTF-16LE -t UTF-8)");
+    CHECK(of("nul.txt", many + "\0"s + many) ==
+          "1 NUL bytes were kept: " + at + "/nul.txt is not UTF-8, first at line 1001, byte 14001");
+    // the place is the same when the file is read in many pieces
+    std::string megabytes;
+    while (megabytes.size() < (9 << 20)) megabytes += many;
+    CHECK_THAT(of("large.txt", megabytes + "caf\xe9" + megabytes),
+               Contains(fmt::format("large.txt is not UTF-8, first at line {}, byte {}",
+                                    megabytes.size() / 14 + 1, megabytes.size() + 4)));
+    CHECK(warning({folder / "damaged.txt", folder / "utf8.txt", folder / "latin.txt"}) ==
+          "4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8, most of all " + at +
+              "/latin.txt (3), first at line 1, byte 4; " + convert);
 }

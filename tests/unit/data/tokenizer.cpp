@@ -208,7 +208,7 @@ TEST_CASE("tokenizer: flags of added tokens, and the normal form C between them"
         add("nai\u0308ve", {"normalized"});
         add("\u00e9t\u00e9", {});
         add("\tx", {"special"});
-        json.set("added_tokens", added);
+        json.set("added_tokens", added).set("post_processor", Json());
         json.set("normalizer", Json::object().set("type", "NFC"));
     });
     std::filesystem::remove(changed.path() / "tokenizer_config.json");
@@ -427,6 +427,129 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
           }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^24 - 1, is -1");
     CHECK(Changed("added_tokens", Json::array().push(Json::object().set("id", 5).set("content", "")))
               .problem() == "tokenizer.json: added_tokens[0] must have a content, is an object");
-    CHECK(Changed("added_tokens", Json::array()).problem() ==
+    const Changed no_bos("added_tokens", Json::array());
+    write_file(no_bos.path() / "tokenizer_config.json", R"({"bos_token": "<|begin_of_text|>"})");
+    CHECK(no_bos.problem() ==
           "tokenizer.json: bos_token of tokenizer_config.json is \"<|begin_of_text|>\", which is no token");
+}
+
+TEST_CASE("tokenizer: special tokens that tokenizer_config.json alone has") {
+    const auto tokenizer_with = [](const std::string& config, bool in_added_tokens = false) {
+        auto changed = std::make_unique<Changed>([&](Json& json) {
+            if (in_added_tokens) return;
+            json.set("added_tokens", Json::array()).set("post_processor", Json());
+            Json model = *json.find("model"), vocab = Json::object();  // without BOS and EOS
+            for (const auto& [content, id] : *model.find("vocab")->as_object())
+                if (*id.as_integer() < 318) vocab.set(content, id);
+            model.set("vocab", vocab);
+            json.set("model", model);
+        });
+        write_file(changed->path() / "tokenizer_config.json", config);
+        return changed;
+    };
+    const std::string decoder =
+        R"("added_tokens_decoder": {"318": {"content": "<s>", "special": true},
+                                    "319": {"content": "</s>", "special": true, "rstrip": true}})";
+    for (const std::string ends : {R"("bos_token": "<s>", "eos_token": "</s>")",
+                                   R"("bos_token": {"__type": "AddedToken", "content": "<s>"},
+                                      "eos_token": {"content": "</s>", "lstrip": true})"}) {
+        const Tokenizer tokenizer(tokenizer_with("{" + ends + ", " + decoder + "}")->path());
+        CHECK(tokenizer.vocab_size() == 320);
+        CHECK(tokenizer.bos_id() == 318);
+        CHECK(tokenizer.eos_id() == 319);
+        CHECK(tokenizer.special_ids() == Ids{318, 319});
+        CHECK(tokenizer.document_ends().before == Ids{318});
+        CHECK(tokenizer.document_ends().after == Ids{319});
+        // its flags are those of added_tokens_decoder
+        CHECK(tokenizer.encode("<s></s> \n<s>") == Ids{318, 319, 318});
+    }
+    CHECK(Tokenizer(tokenizer_with("{" + decoder + R"(, "bos_token": null})")->path())
+              .document_ends()
+              .before.empty());
+    // a BOS of the vocabulary is special too
+    const Tokenizer letter(tokenizer_with(R"({"bos_token": "a"})")->path());
+    CHECK(letter.special_ids() == letter.encode("a"));
+    // what both files have counts once, as tokenizer.json says it
+    const auto with_decoder = [&](const std::string& id, const std::string& content) {
+        return tokenizer_with(
+                   R"({"added_tokens_decoder": {")" + id + R"(": {"content": ")" + content + R"("}}})", true)
+            ->problem();
+    };
+    CHECK(with_decoder("319", "<|end_of_text|>") == "none");
+    CHECK(with_decoder("320", "<|end_of_text|>") ==
+          "tokenizer_config.json: added_tokens_decoder.320: \"<|end_of_text|>\" is the token 320 here, but "
+          "319 before");
+    CHECK(with_decoder("319", "<|eot|>") ==
+          "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
+    CHECK(with_decoder("500", "<|eot|>") == "none");
+    CHECK(tokenizer_with(R"({"bos_token": {"lstrip": true}})", true)->problem() ==
+          "tokenizer_config.json: bos_token.content is missing");
+    CHECK(tokenizer_with(R"({"bos_token": ["<s>"]})", true)->problem() ==
+          "tokenizer_config.json: bos_token must be a string, is an array");
+}
+
+TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or not known") {
+    const Json truncation = Json::object().set("max_length", 4);
+    const Changed cut("truncation", truncation);
+    const Tokenizer tokenizer(cut.path()), whole(trained().path());
+    CHECK(tokenizer.encode(mixed) == whole.encode(mixed));
+    CHECK(whole.notice().empty());
+    CHECK(tokenizer.notice() ==
+          (cut.path() / "tokenizer.json").string() +
+              ": truncation is not followed: texts are encoded whole, whatever their length");
+    const Changed both(
+        [&](Json& json) { json.set("truncation", truncation).set("padding", Json::object()); });
+    CHECK_THAT(Tokenizer(both.path()).notice(), Contains("truncation and padding are not followed"));
+
+    const std::string known_cuts =
+        "tokenizer.json: pre_tokenizer: is empty, which is not known here; Split (Isolated, with a Regex) "
+        "and Digits "
+        "are, then ByteLevel at the end";
+    CHECK(Changed("pre_tokenizer", Json()).problem() == known_cuts);
+    CHECK(Changed("pre_tokenizer", sequence_of({})).problem() == known_cuts);
+    CHECK(Changed("decoder", Json()).problem() ==
+          "tokenizer.json: decoder: is empty, which is not known here; ByteLevel is");
+    CHECK(Changed("normalizer", Json()).problem() == "none");
+    CHECK(Changed("post_processor", Json()).problem() == "none");
+    CHECK(Changed("future", 1).problem() ==
+          "tokenizer.json: the key future is not known here; version, truncation, padding, added_tokens, "
+          "normalizer, "
+          "pre_tokenizer, post_processor, decoder, model are");
+    CHECK(Changed("version", "2.0").problem() == "tokenizer.json: version: 2.0 is not known here; 1.0 is");
+    const auto with_dropout = [](double rate) {
+        return Changed([&](Json& json) { set_in(json, "model", "dropout", rate); }).problem();
+    };
+    CHECK(with_dropout(0) == "none");
+    CHECK(with_dropout(0.1) == "tokenizer.json: model: dropout is not known here; byte-level BPE is");
+}
+
+TEST_CASE("tokenizer: ids that are given twice") {
+    const auto with_added = [](int id, const char* content) {
+        return Changed([&](Json& json) {
+                   Json added = *json.find("added_tokens");
+                   added.push(Json::object().set("id", id).set("content", content));
+                   json.set("added_tokens", added);
+               })
+            .problem();
+    };
+    CHECK(with_added(319, "<|eot|>") ==
+          "tokenizer.json: two tokens have the id 319: \"<|end_of_text|>\" and \"<|eot|>\"");
+    CHECK(with_added(0, "<|eot|>") == "tokenizer.json: two tokens have the id 0: \"!\" and \"<|eot|>\"");
+    CHECK(with_added(0, "!") == "none");
+    CHECK(with_added(320, "!") ==
+          "tokenizer.json: added_tokens[2]: \"!\" is the token 320 here, but 0 before");
+    CHECK(with_added(320, "<|end_of_text|>") ==
+          "tokenizer.json: added_tokens[2]: \"<|end_of_text|>\" is the token 320 here, but 319 before");
+    CHECK(Changed([](Json& json) {
+              Json model = *json.find("model"), vocab = *model.find("vocab");
+              json.set("model", model.set("vocab", vocab.set("twice", 7)));
+          }).problem() == "tokenizer.json: two tokens have the id 7: \"(\" and \"twice\"");
+    const Json ids = Json::object().set("ids", Json::array().push(999));
+    const Json special = Json::object().set("SpecialToken", Json::object().set("id", "<s>"));
+    const Json text = Json::object().set("Sequence", Json::object().set("id", "A"));
+    CHECK(Changed("post_processor", Json::object()
+                                        .set("type", "TemplateProcessing")
+                                        .set("single", Json::array().push(special).push(text))
+                                        .set("special_tokens", Json::object().set("<s>", ids)))
+              .problem() == "tokenizer.json: post_processor: its template adds 999, which is no token");
 }

@@ -66,6 +66,8 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
     CHECK_THROWS_WITH(RawFile::open(folder / "no"), Contains("no: there is no such file"));
     CHECK_THROWS_AS(RawFile::open(folder / "no"), ConfigError);
     CHECK_THROWS_WITH(MappedFile(folder.path()), Contains("is a folder, not a file"));
+    CHECK_THROWS_WITH(MappedFile("/dev/null"),
+                      "/dev/null is a pipe or a device, not a file; write its content to a file first");
     CHECK_THROWS_WITH(RawFile::create((folder / "no") / "x"),
                       Contains("x cannot be made: No such file or directory"));
     CHECK_THROWS_AS(RawFile::open_for_update(folder / "no"), SystemError);

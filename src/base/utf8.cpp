@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "utf8.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <cstring>
 

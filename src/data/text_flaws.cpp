@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text_flaws.hpp"
+
+#include "coeus/base/utf8.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";
+
+// A character of several bytes that is none of those which replaced something.
+bool has_wide(std::string_view text) {
+    const auto high = [](char c) { return uint8_t(c) >= 0x80; };
+    for (auto at = text.begin(); (at = std::find_if(at, text.end(), high)) != text.end();
+         at += std::ptrdiff_t(replacement.size()))
+        if (!text.substr(size_t(at - text.begin())).starts_with(replacement)) return true;
+    return false;
+}
+
+}  // namespace
+
+void TextFlaws::add(std::string_view bytes, std::string_view text, int64_t replaced) {
+    const auto nuls = std::count(bytes.begin(), bytes.end(), '\0');
+    if (!found()) {
+        // up to the first flaw bytes and text are the same
+        const size_t sound = replaced > 0 ? valid_utf8_prefix(bytes) : bytes.size();
+        const size_t first = nuls > 0 ? std::min(sound, bytes.find('\0')) : sound;
+        const std::string_view before = bytes.substr(0, first);
+        bytes_ += int64_t(first);
+        lines_ += std::count(before.begin(), before.end(), '\n');
+        wide_before_ = wide_before_ || has_wide(before);
+        bytes.remove_prefix(first);
+        text.remove_prefix(first);
+        utf16_mark_ = bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF");
+    }
+    behind_ += int64_t(bytes.size());
+    replaced_ += replaced;
+    nuls_ += nuls;
+    wide_behind_ = wide_behind_ || (found() && has_wide(text));
+}
+
+// Of mostly ASCII characters every second byte is NUL.
+bool TextFlaws::looks_utf16() const {
+    return nuls_ * 4 >= behind_ || (utf16_mark_ && nuls_ > 0);
+}
+
+std::string TextFlaws::place() const {
+    if (!found()) return "";
+    std::string text = fmt::format(", first at line {}, byte {}", lines_ + 1, bytes_ + 1);
+    const std::string from_there = fmt::format("convert that part with tail -c +{} | iconv", bytes_ + 1);
+    if (looks_utf16() && utf16_mark_)
+        text += fmt::format("; from there on it looks like UTF-16: {} -f UTF-16 -t UTF-8", from_there);
+    else if (looks_utf16())
+        text += "; near there UTF-16 without a byte order mark seems to begin (iconv -f UTF-16LE -t UTF-8)";
+    else if (replaced_ > 0 && !wide_behind_ && wide_before_)
+        text += fmt::format(
+            "; it is UTF-8 up to there and looks like Latin-1 or Windows-1252 from there on: {} -f "
+            "WINDOWS-1252 -t UTF-8",
+            from_there);
+    else if (replaced_ > 0 && !wide_behind_)
+        text += "; it looks like Latin-1 or Windows-1252: convert it with iconv -f WINDOWS-1252 -t UTF-8";
+    return text;
+}
+
+}  // namespace coeus
