@@ -107,15 +107,18 @@ std::string options_markdown() {
         "`--section.no_option`; a list `a,b,c`; and of an option given twice the last counts. Names are "
         "written out. "
         "Where a value may be absent, `none` takes it away again.\n\n"
-        "Paths are relative to the working directory, but for `include`. The effective deck of a run is "
+        "Paths are relative to the working directory, but for `include`, and for what a run writes, which "
+        "lies in "
+        "`job.dump_folder` unless its path is absolute. The effective deck of a run is "
         "written to "
         "`deck.toml` in `job.dump_folder` and is itself a deck. `--dry_run` checks a deck and runs nothing; "
         "with "
         "`--ranks N` for a mesh of N ranks.\n\n"
         "Sections and options are those of torchtitan's TOML decks. *Not built yet* marks what is refused in "
         "a real run "
-        "unless it has its default; *no effect* what is accepted, with one notice, and has no meaning "
-        "here.\n";
+        "unless it has its default, *refused* single words that are; *no effect* what is checked and "
+        "accepted, "
+        "with one notice, and has no meaning here.\n";
     std::string section = "-";
     for (const Option& option : options()) {
         if (option.section() != section) {

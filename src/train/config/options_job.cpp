@@ -44,7 +44,7 @@ std::vector<Option> job_options() {
                   "warn where an operation is not deterministic"),
         no_effect("debug.detect_anomaly", Type::boolean,
                   "loss and gradient norm of every step are checked for being finite",
-                  "PyTorch's search for gradients that are not finite"),
+                  "look for gradients that are not finite"),
         no_effect("debug.batch_invariant", Type::boolean, "torchtitan too refuses it in pre-training",
                   "same bits for a sequence whatever else is in its batch"),
         no_effect("debug.spmd_typechecking", Type::boolean, no_spmd, "check types of distributed tensors"),

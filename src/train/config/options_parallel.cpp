@@ -29,15 +29,16 @@ std::vector<Option> parallel_options() {
             .one_of({"default", "always", "never"}),
         no_effect("parallelism.enable_fsdp_symm_mem", Type::boolean, no_nvlink,
                   "gather weights through NVLink"),
-        no_effect("parallelism.spmd_backend", Type::text, "it concerns PyTorch's distributed tensors",
-                  "which of them are used")
+        no_effect("parallelism.spmd_backend", Type::text, "Coeus has no distributed tensors",
+                  "kind of PyTorch's distributed tensors")
             .one_of({"spmd_types", "partial_dtensor"}),
         works(COEUS_FIELD(parallelism.tensor_parallel_degree), "number of ranks that split each layer")
             .obeys(degree),
         works(COEUS_FIELD(parallelism.disable_loss_parallel),
               "under tensor parallelism, exchange whole rows of logits instead of two numbers a token"),
-        no_effect("parallelism.enable_sequence_parallel", Type::boolean, "tensor parallelism always does so",
-                  "under tensor parallelism, split norms and residuals along the sequence")
+        no_effect("parallelism.enable_sequence_parallel", Type::boolean,
+                  "tensor parallelism always splits norms and residuals along the sequence",
+                  "split norms and residuals too under tensor parallelism")
             .is_always({true}),
         works(COEUS_FIELD(parallelism.enable_async_tensor_parallel),
               "under tensor parallelism, exchange tokens in parts, each while the product of another part is "
@@ -51,7 +52,7 @@ std::vector<Option> parallel_options() {
               "what the embedding costs when layers are divided among stages, in layers")
             .obeys(at_least_0),
         works(COEUS_FIELD(parallelism.pipeline_parallel_last_stage_less_layers),
-              "what norm and head cost there, in layers")
+              "what norm and head cost then, in layers")
             .obeys(at_least_0),
         works(COEUS_FIELD(parallelism.pipeline_parallel_layers_per_stage),
               "number of layers of a stage, from which the number of stages follows")
@@ -76,9 +77,9 @@ std::vector<Option> parallel_options() {
         works(COEUS_FIELD(parallelism.context_parallel_degree), "number of ranks that split each sequence")
             .obeys(degree),
         works(COEUS_FIELD(parallelism.context_parallel_load_balancer),
-              "which tokens of a sequence each rank of context parallelism holds: headtail: runs r and 2 "
-              "degree - 1 - r of 2 degree, equal work "
-              "under a causal mask; none: run r of degree")
+              "which tokens of a sequence each rank of context parallelism holds: headtail: of 2 x degree "
+              "pieces the r-th from the start and the r-th "
+              "from the end, which is equal work under a causal mask; none: the r-th of degree pieces")
             .one_of({"headtail", "ptrr", "none"}, {"headtail", "none"}),
         no_effect("parallelism.context_parallel_ptrr_mask_key", Type::text,
                   "ptrr balances by the document mask, which has no name here", "mask that ptrr balances by"),

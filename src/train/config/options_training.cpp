@@ -132,7 +132,7 @@ std::vector<Option> training_options() {
         not_built(COEUS_FIELD(checkpoint.initial_load_in_hf_quantized), "reading quantized weights",
                   "the weights of that folder are quantized"),
         works(COEUS_FIELD(checkpoint.last_save_model_only),
-              "write only the weights after the last step, in export_dtype"),
+              "after the last step, write also the weights alone, in export_dtype"),
         not_built(COEUS_FIELD(checkpoint.last_save_in_hf), "writing Hugging Face folders",
                   "write the weights after the last step as a Hugging Face folder"),
         works(COEUS_FIELD(checkpoint.export_dtype), "type of the weights written after the last step")
