@@ -68,7 +68,7 @@ struct Option {
     Option one_of(Words all, Words that_work = {}) &&;
     Option defaults_to(std::string note) &&;
     Option is_always(TomlValue value) &&;
-    Option refuses(Words choices, std::string why) &&;
+    Option refuses(Words some, std::string reason) &&;
     bool is_optional() const;
     std::string section() const;  ///< of the name: "quantize.linear.float8", or "" at the top
 };
