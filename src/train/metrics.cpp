@@ -60,7 +60,8 @@ std::string console_line(const ValidationMetrics& m, bool color) {
 std::string json_line(const StepMetrics& m) {
     Json line = Json::object();
     line.set("step", m.step).set("loss", m.loss).set("loss_max", m.loss_max).set("grad_norm", m.grad_norm);
-    line.set("lr", m.lr).set("tokens_seen", m.tokens_seen).set("tps", m.tps).set("tflops", m.tflops);
+    line.set("lr", m.lr).set("tokens_seen", m.tokens_seen).set("epoch", m.epoch);
+    line.set("tps", m.tps).set("tflops", m.tflops);
     line.set("mfu", m.mfu ? Json(*m.mfu) : Json()).set("memory_gib", m.memory_gib);
     line.set("memory_percent", m.memory_percent).set("resident_gib", m.resident_gib);
     line.set("step_s", m.step_s).set("data_s", m.data_s);

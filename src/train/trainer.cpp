@@ -61,7 +61,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
-    on_first_rank(mesh_.world(), [&] { folder_.write_deck(config_); });
+    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
     if (first_rank()) {
         log::info("Job: {}", config_.job.description);
         for (const std::string& notice : notices_) log::info("{}", notice);
@@ -71,9 +71,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
         log::info("{}", data_.summary());
-        const double epochs = double(config_.training.steps * engine_.options().training.sequences *
-                                     mesh_.size(dp) * engine_.options().accumulation) /
-                              double(data_.training().first_epoch());
+        epoch_samples_ = data_.training().first_epoch();
+        const double epochs = double(config_.training.steps * global_batch_) / double(epoch_samples_);
         if (epochs > 1) log::info("All {} steps read it {:.2f} times", config_.training.steps, epochs);
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
             log::info("Hint: {}", hint);
@@ -88,9 +87,16 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             fmt::format("{}, {} ranks, {}, {}", cpu_name(), mpi.local_size(), version(), build_description()),
             first_rank() ? default_peak_cache() : ""),
         Reduce::max);
-    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
     load();
+    on_first_rank(mesh_.world(), [&] {
+        if (step_ == 0)
+            if (const auto aside = folder_.put_earlier_run_aside(config_))
+                log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
+                          aside->string());
+        folder_.write_deck(config_);
+    });
+    if (config_.checkpoint.create_seed_checkpoint) return;  // there will be nothing to measure
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
     together(mesh_.world(), [&] {
@@ -103,6 +109,11 @@ void Trainer::load() {
     const Config::Checkpoint& options = config_.checkpoint;
     const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp_replicate], true); };
     std::optional<Checkpoint::Loaded> loaded;
+    if (options.create_seed_checkpoint && !list_checkpoints(checkpoint_.folder()).empty())
+        throw ConfigError(
+            "checkpoint.create_seed_checkpoint = true: there are checkpoints in {} already; choose another "
+            "checkpoint.folder or job.dump_folder",
+            checkpoint_.folder());
     if (options.enable)
         loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
                                         : checkpoint_.load_newest(full_state());
@@ -145,6 +156,7 @@ void Trainer::resume(const Checkpoint::Loaded& loaded) {
 }
 
 void Trainer::run() {
+    if (config_.checkpoint.create_seed_checkpoint) return save_seed();
     const int64_t steps = config_.training.steps;
     if (step_ >= steps) {
         if (first_rank())
@@ -252,6 +264,7 @@ void Trainer::report(const StepBatch& batch) {
     m.grad_norm = scalars.grad_norm;
     m.lr = scalars.learning_rate;
     m.tokens_seen = tokens_seen_;
+    m.epoch = double(sample_) / double(epoch_samples_);
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     m.resident_gib = double(resident_bytes()) / gib;
@@ -293,6 +306,16 @@ TrainRecord Trainer::record() const {
             .deck = deck_text(config_),
             .version = version(),
             .model = describe_model(model_)};
+}
+
+void Trainer::save_seed() {
+    const std::string path = checkpoint_.save(
+        record(), checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], true));
+    log::info(
+        "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
+        "without "
+        "one, ranks start from the same weights for the same debug.seed",
+        path);
 }
 
 void Trainer::save() {

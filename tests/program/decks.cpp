@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decks and command lines as a user gives them: what the program says about mistakes, and with which exit
 // code.
-#include "support/support.hpp"
+#include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -59,6 +59,17 @@ TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
     CHECK(run_coeus({"train", "--dry_run", "--ranks=8", "--model.name=llama3", "--model.flavor=debugmodel"},
                     0, {{"SLURM_NTASKS", "4"}})
               .exit_code == 0);
+}
+
+TEST_CASE("memory_estimation.enable plans and trains nothing") {
+    const TemporaryFolder folder;
+    const Outcome run =
+        run_coeus(tiny_run(folder / "out", folder / "absent.h5", {"--memory_estimation.enable"}), 2);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, Contains("this is a dry run") && Contains("memory plan per rank") &&
+                               Contains("nothing was run"));
+    CHECK_FALSE(std::filesystem::exists(folder / "out"));
 }
 
 TEST_CASE("Help of the options") {

@@ -31,7 +31,7 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     CHECK(both.output.find('\033') == std::string::npos);
     CHECK_THAT(read_file(folder / "both.html"), Contains("2 training runs"));
     const std::string csv = read_file(folder / "both.csv");
-    CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,tps,"));
+    CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
 }
 

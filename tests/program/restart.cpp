@@ -243,3 +243,39 @@ TEST_CASE("A checkpoint of another run can be a start") {
     const Outcome resumed = train_tiny(folder / "own", data, both + Arguments{steps(3)});
     CHECK_THAT(resumed.output, Contains("Resuming from") && !Contains("Starting from the weights"));
 }
+
+TEST_CASE("A seed checkpoint holds the weights that any run starts from") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), seeded = folder / "seeded", fresh = folder / "fresh";
+    const Arguments seed = saving + Arguments{"--checkpoint.create_seed_checkpoint"};
+    const Outcome made = train_tiny(seeded, data, seed);
+    CHECK(count_of("Saved the initial weights as " + (seeded / checkpoint_of(0)).string(), made.output) == 1);
+    CHECK_THAT(made.output, Contains("Coeus does not need it") && !Contains(" step: "));
+    CHECK_FALSE(fs::exists(seeded / "metrics.jsonl"));
+
+    const Arguments more = saving + Arguments{"--training.global_batch_size=8"};
+    const Outcome run = train_tiny(seeded, data, more, 2);
+    CHECK_THAT(run.output,
+               Contains("Resuming from " + (seeded / checkpoint_of(0)).string() + ": step 0, 0 tokens") &&
+                   !Contains("earlier_"));
+    train_tiny(fresh, data, more, 2);
+    const MetricLines a = read_metrics(seeded), b = read_metrics(fresh);
+    REQUIRE(a.steps.size() == 6);
+    REQUIRE(b.steps.size() == 6);
+    for (size_t i = 0; i < 6; ++i) CHECK(a.steps[i].loss == b.steps[i].loss);
+    CHECK(differing_arrays(seeded / checkpoint_of(6), fresh / checkpoint_of(6)).empty());
+
+    const auto refused = [&](const Arguments& arguments, const std::string& message, int ranks) {
+        const Outcome outcome = run_coeus(tiny_run(seeded, data, arguments), ranks);
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 2);
+        CHECK(count_of(" - error - checkpoint.create_seed_checkpoint = true: " + message, outcome.output) ==
+              1);
+    };
+    refused(seed, "one rank writes the initial weights, but there are 2; start 1", 2);
+    refused(seed, "there are checkpoints in " + (seeded / "checkpoint").string() + " already; choose another",
+            0);
+    refused(seed + Arguments{"--checkpoint.no_enable"}, "saves a checkpoint, so set checkpoint.enable = true",
+            0);
+    CHECK(read_metrics(seeded).steps.size() == 6);
+}

@@ -91,6 +91,7 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                    .grad_norm = line.number("grad_norm"),
                                    .lr = line.number("lr"),
                                    .tokens_seen = line.integer("tokens_seen"),
+                                   .epoch = line.number("epoch"),
                                    .memory_gib = line.number("memory_gib"),
                                    .resident_gib = line.number("resident_gib")});
     }

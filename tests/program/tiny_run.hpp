@@ -51,6 +51,7 @@ struct StepLine {
     int64_t step = 0;
     double loss = 0, loss_max = 0, grad_norm = 0, lr = 0;
     int64_t tokens_seen = 0;
+    double epoch = 0;
     double memory_gib = 0, resident_gib = 0;
 };
 struct ValidationLine {

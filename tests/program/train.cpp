@@ -108,8 +108,10 @@ TEST_CASE("Samples come in the order of the data, and epochs repeat") {
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(7 * 5 + 3)});  // 7 windows, 3 tokens left
     train_tiny(folder / "out", folder / "tokens.h5", fixed_weights + Arguments{steps(17)});
-    const std::vector<double> losses = read_metrics(folder / "out").losses();
+    const MetricLines lines = read_metrics(folder / "out");
+    const std::vector<double> losses = lines.losses();
     REQUIRE(losses.size() == 17);
+    for (const StepLine& line : lines.steps) CHECK(line.epoch == double(line.step) / 7);
     for (size_t i = 0; i < 17; ++i) CHECK(losses[i] == losses[i % 7]);
     const std::vector<double> epoch = sorted(part(losses, 0, 7));
     CHECK(std::adjacent_find(epoch.begin(), epoch.end()) == epoch.end());
@@ -305,7 +307,7 @@ TEST_CASE("What a run writes") {
             for (const auto& [key, value] : document.root().items()) found.push_back(key);
         }
         CHECK(keys == std::vector<std::string>{"step", "loss", "loss_max", "grad_norm", "lr", "tokens_seen",
-                                               "tps", "tflops", "mfu", "memory_gib", "memory_percent",
+                                               "epoch", "tps", "tflops", "mfu", "memory_gib", "memory_percent",
                                                "resident_gib", "step_s", "data_s", "data_percent", "eta_s"});
         CHECK(validation_keys == std::vector<std::string>{"step", "validation_loss", "validation_tokens",
                                                           "validation_s", "validation_tps", "memory_gib",

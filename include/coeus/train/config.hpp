@@ -26,12 +26,11 @@ struct Config {
         std::string dump_folder = "./outputs";
         std::string description = "default job";
         bool print_config = false;
-        std::string save_config_file;  ///< also write the effective deck to dump_folder/this; empty: no
+        std::string save_config_file;  ///< also write the effective deck there; empty: no
     } job;
 
     struct Debug {
         int64_t seed = 0;  ///< of weights, data order and stochastic rounding
-        bool deterministic = false;
         bool moe_force_load_balance = false;
     } debug;
 
@@ -141,7 +140,7 @@ struct Config {
 
     struct Checkpoint {
         bool enable = false;
-        std::string folder = "checkpoint";  ///< under job.dump_folder
+        std::string folder = "checkpoint";  ///< inside job.dump_folder, unless absolute
         int64_t interval = 500;
         std::string initial_load_path;
         bool initial_load_model_only = true;
@@ -156,6 +155,7 @@ struct Config {
         Words exclude_from_loading;
         bool enable_first_step_checkpoint = false;
         bool load_only = false;
+        bool create_seed_checkpoint = false;  ///< save the initial weights as step 0, and end
     } checkpoint;
 
     struct ActivationCheckpoint {
@@ -197,6 +197,10 @@ struct Config {
             } float8;
         } grouped_mm;
     } quantize;
+
+    struct MemoryEstimation {
+        bool enable = false;  ///< makes the run a dry one
+    } memory_estimation;
 
     /// Flux: text encoders and autoencoder.
     struct Encoder {

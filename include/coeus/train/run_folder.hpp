@@ -13,8 +13,8 @@ namespace coeus {
 
 class RunFolder {
 public:
-    /// Makes the folders and starts the ranks' log files. ConfigError naming the folder where it cannot be
-    /// written. Collective.
+    /// Makes all folders that the run will write to and starts the ranks' log files. ConfigError naming
+    /// option and folder where one cannot be written. Collective.
     RunFolder(const Config& config, const Communicator& world);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
@@ -26,6 +26,11 @@ public:
     /// Token files made from text.
     std::filesystem::path data_folder() const { return root_ / "data"; }
     const std::filesystem::path& root() const { return root_; }
+
+    /// For a run that begins anew where another one was: moves metrics, deck, page, event files, traces and
+    /// snapshots of that one into a folder earlier_N, which is itself the folder of a run. Returns it; none
+    /// where there were no metrics. Rank 0 only.
+    std::optional<std::filesystem::path> put_earlier_run_aside(const Config& config) const;
 
     /// Writes the effective deck to deck.toml, and to job.save_config_file where that is given. Rank 0 only.
     void write_deck(const Config& config) const;

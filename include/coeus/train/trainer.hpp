@@ -29,8 +29,8 @@ public:
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
-    /// Trains to training.steps. Throws NotFiniteError, with no optimizer step taken, where loss or gradient
-    /// is not finite.
+    /// Trains to training.steps, or with checkpoint.create_seed_checkpoint saves step 0 alone. Throws
+    /// NotFiniteError, with no optimizer step taken, where loss or gradient is not finite.
     void run();
 
 private:
@@ -39,6 +39,7 @@ private:
     void train_step(const StepBatch& batch);
     void report(const StepBatch& batch);
     void save();
+    void save_seed();
     void validate();
     void report_profile();
     void write_page() const;
@@ -65,11 +66,12 @@ private:
     std::optional<KernelProfile> profile_;
     std::optional<StepTraces> traces_;
     double flops_per_token_ = 0;
-    double loss_max_ = 0;       ///< of the last step, over the data ranks
-    int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks
-    int64_t step_ = 0;          ///< optimizer steps taken
-    int64_t sample_ = 0;        ///< number of the next sample of the data stream
-    int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
+    double loss_max_ = 0;        ///< of the last step, over the data ranks
+    int64_t global_batch_ = 0;   ///< sequences of a step, over the data ranks
+    int64_t epoch_samples_ = 1;  ///< rank 0: sequences of the training data
+    int64_t step_ = 0;           ///< optimizer steps taken
+    int64_t sample_ = 0;         ///< number of the next sample of the data stream
+    int64_t tokens_seen_ = 0;    ///< over all ranks and restarts
 };
 
 }  // namespace coeus

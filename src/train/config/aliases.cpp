@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short names for the command line; names of torchtitan's first generation (2024) and of its newest (2026,
-// configured in Python) with what they are called in its TOML decks.
+// configured in Python) with what they are called in its TOML decks, or with what says it here.
 #include "option.hpp"
 
 namespace coeus::config {
@@ -8,9 +8,9 @@ namespace coeus::config {
 namespace {
 
 // options that kept their last name when they moved to another section
-void add_moved(std::vector<Alias>& all, const char* from, const char* to,
+void add_moved(std::vector<Alias>& all, const std::string& from, const std::string& to,
                std::initializer_list<const char*> names) {
-    for (const std::string name : names) all.push_back({from + name, to + name});
+    for (const char* name : names) all.push_back({from + name, to + name});
 }
 
 }  // namespace
@@ -61,6 +61,23 @@ const std::vector<Alias>& aliases() {
              "memory_snapshot_freq", "save_memory_snapshot_folder", "memory_snapshot_max_entries"});
         add_moved(table, "validator.", "validation.",
                   {"enable", "freq", "steps", "dataset", "dataset_path", "local_batch_size", "seq_len"});
+        for (const std::string loader : {"dataloader.", "validator.dataloader."}) {
+            const std::string section = loader == "dataloader." ? "training." : "validation.";
+            add_moved(table, loader, section, {"dataset", "dataset_path"});
+            add_moved(table, loader, section + "dataloader.",
+                      {"num_workers", "persistent_workers", "pin_memory", "prefetch_factor",
+                       "prefetch_buffer_size", "infinite"});
+            table.push_back({loader + "repeat", section + "dataloader.infinite"});
+            table.push_back(
+                {loader + "seed", "debug.seed is the seed of the data's order too", Kind::retired});
+            table.push_back({loader + "dataset_config",
+                             section + "dataset_path and dataset_weights say what is read", Kind::retired});
+        }
+        add_moved(table, "dataloader.", "training.", {"shuffle"});
+        add_moved(table, "validator.dataloader.", "validation.dataloader.", {"shuffle"});
+        table.push_back({"tokenizer", "model.hf_assets_path names the tokenizer's folder", Kind::retired});
+        table.push_back({"module", "model.name says the model family", Kind::retired});
+        table.push_back({"config", "the deck, or model.flavor, says it", Kind::retired});
         table.push_back({"training.max_context_length", "training.seq_len"});
         table.push_back({"compile.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"});
         table.push_back({"activation_checkpoint.force_recompute_mm_shapes_by_fqns",

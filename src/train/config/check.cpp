@@ -42,8 +42,23 @@ void check_micro_batch(const char* section, int64_t sequences, int64_t seq_len) 
            sequences, seq_len, most);
 }
 
+// The places of all that a run writes: a relative path stays inside job.dump_folder, an absolute one is as
+// it is.
+void check_place(const char* option, const std::string& value, const char* usual) {
+    const std::filesystem::path place = std::filesystem::path(value).lexically_normal();
+    demand(!place.empty() && (place.is_absolute() || *place.begin() != ".."),
+           "{} = \"{}\": must be a path inside job.dump_folder, such as \"{}\", or an absolute path", option,
+           value, usual);
+}
+
 void check_job(const Config::Job& job) {
     demand(!job.dump_folder.empty(), "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
+    if (!job.save_config_file.empty())
+        check_place("job.save_config_file", job.save_config_file, "config.toml");
+}
+
+void check_metrics(const Config::Metrics& metrics) {
+    check_place("metrics.save_tb_folder", metrics.save_tb_folder, "tb");
 }
 
 void check_model(const Config::Model& model) {
@@ -68,11 +83,11 @@ std::string counted(size_t count, const char* what) {
 void check_blend(const char* section, const Words& paths, const std::vector<double>& weights) {
     for (const std::string& path : paths)
         demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
-    TomlValue::List given;
-    for (const double weight : weights) given.push_back({weight});
+    Words given;
+    for (const double weight : weights) given.push_back(toml_text({weight}));
     demand(weights.empty() || weights.size() == paths.size(),
-           "{}.dataset_weights = {}: {} for {} in {}.dataset_path; give one weight for each path", section,
-           toml_text({given}), counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
+           "{}.dataset_weights = [{}]: {} for {} in {}.dataset_path; give one weight for each path", section,
+           join(given, ", "), counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
 }
 
 void check_training(const Config& config) {
@@ -132,14 +147,12 @@ void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
            option);
 }
 
-void check_folder(const char* option, const std::string& value, const char* usual) {
-    const std::filesystem::path folder = std::filesystem::path(value).lexically_normal();
-    demand(!folder.empty() && folder.is_relative() && *folder.begin() != "..",
-           "{} = \"{}\": must name a folder below job.dump_folder, such as \"{}\"", option, value, usual);
-}
-
 void check_checkpoint(const Config::Checkpoint& checkpoint) {
-    check_folder("checkpoint.folder", checkpoint.folder, "checkpoint");
+    check_place("checkpoint.folder", checkpoint.folder, "checkpoint");
+    demand(
+        !checkpoint.create_seed_checkpoint || (checkpoint.enable && !checkpoint.load_only),
+        "checkpoint.create_seed_checkpoint = true: saves a checkpoint, so set checkpoint.enable = true and "
+        "checkpoint.load_only = false");
     demand(
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
@@ -171,8 +184,9 @@ void check_profiling(const Config::Profiling& profiling) {
                profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
            "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
            profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
-    check_folder("profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
-                 "memory_snapshot");
+    check_place("profiling.save_traces_folder", profiling.save_traces_folder, "profile_traces");
+    check_place("profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
+                "memory_snapshot");
 }
 
 bool is_built(const Option& option, const std::string& choice) {
@@ -186,6 +200,7 @@ void check(const Config& config) {
     check_magnitudes(config);
     check_job(config.job);
     check_profiling(config.profiling);
+    check_metrics(config.metrics);
     check_model(config.model);
     check_training(config);
     check_parallelism(config);

@@ -10,7 +10,9 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <strings.h>
 
 namespace coeus {
 
@@ -169,11 +171,22 @@ bool asks(const TomlValue& value) {
     return list == nullptr || !list->empty();
 }
 
+bool is_same(const TomlValue& a, const TomlValue& b) {
+    const std::string *text = a.as<std::string>(), *other = b.as<std::string>();
+    return text != nullptr && other != nullptr ? strcasecmp(text->c_str(), other->c_str()) == 0 : a == b;
+}
+
+bool is_refused(const Option& option, const TomlValue& given) {
+    return std::any_of(option.refused.begin(), option.refused.end(),
+                       [&](const std::string& choice) { return is_same(given, {choice}); });
+}
+
 // What was given and does nothing; a default that a deck repeats is not worth a word.
 bool is_idle(const Option& option, const TomlValue& given, Config& config) {
     Config plain;
-    if (option.status == Status::no_effect) return asks(given);
-    return option.status == Status::dormant && value_of(option, config) != value_of(option, plain);
+    if (option.status == Status::dormant) return value_of(option, config) != value_of(option, plain);
+    if (option.status != Status::no_effect || is_refused(option, given)) return false;
+    return option.always ? !is_same(given, *option.always) : asks(given);
 }
 
 // One notice per reason, naming all options it goes for.
@@ -196,15 +209,19 @@ void add_no_effect_notices(const Settings& settings, Config& config, Words& noti
             fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
 }
 
-// Options that are not built yet and keep nothing: each is refused where it asks for something.
+// What is refused of options that keep nothing: of those not built yet whatever asks for something, of the
+// others some choices.
 Words refused(const Settings& settings) {
     Words lines;
     for (const Option& option : options()) {
-        const auto setting = settings.find(option.name);
-        if (option.status == Status::not_built && option.slot == nullptr && setting != settings.end() &&
-            asks(setting->second.value))
-            lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting->second.name,
-                                        setting->second.text, option.why));
+        const auto found = settings.find(option.name);
+        if (found == settings.end()) continue;
+        const Setting& setting = found->second;
+        if (option.status == Status::not_built && option.slot == nullptr && asks(setting.value))
+            lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting.name,
+                                        setting.text, option.why));
+        else if (is_refused(option, setting.value))
+            lines.push_back(fmt::format("{} = {}: {}", setting.name, setting.text, option.refusal));
     }
     return lines;
 }
@@ -280,9 +297,6 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         const int64_t* ranks = setting->value.as<int64_t>();
         if (ranks == nullptr || *ranks < 1 || *ranks > max_ranks)
             reject(*setting, fmt::format("must be a whole number from 1 to {}", max_ranks));
-        if (!result.dry_run)
-            throw ConfigError(
-                "{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun", here);
         result.ranks = int(*ranks);
     }
 
@@ -298,6 +312,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         if (const auto setting = settings.find(option.name); setting != settings.end())
             assign(option, setting->second, config);
     config.job.config_file = deck;
+    if (config.memory_estimation.enable && !result.dry_run) {
+        result.dry_run = true;
+        result.notices.push_back(
+            "memory_estimation.enable = true: this is a dry run, which plans the memory");
+    }
+    if (result.ranks > 0 && !result.dry_run)
+        throw ConfigError("{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun",
+                          here);
     complete(settings, config);
     find_datasets(settings, config, result.notices);
     add_no_effect_notices(settings, config, result.notices);

@@ -29,6 +29,7 @@ const char* type_name(Type type) {
 
 // As in a deck; "" where there is none, or where it follows from other options.
 std::string default_of(const Option& option) {
+    if (option.always) return toml_text(*option.always);
     Config plain;
     const auto value = value_of(option, plain);
     return value && option.default_note.empty() ? toml_text(*value) : "";
@@ -37,9 +38,11 @@ std::string default_of(const Option& option) {
 std::string choices_of(const Option& option) {
     Words parts;
     for (const std::string& choice : option.choices) {
-        const bool built = option.built.empty() ||
-                           std::find(option.built.begin(), option.built.end(), choice) != option.built.end();
-        parts.push_back(built ? choice : choice + " (not built yet)");
+        const auto in = [&](const Words& some) {
+            return std::find(some.begin(), some.end(), choice) != some.end();
+        };
+        const bool built = option.built.empty() || in(option.built);
+        parts.push_back(choice + (!built ? " (not built yet)" : in(option.refused) ? " (refused)" : ""));
     }
     return join(parts, ", ");
 }
@@ -104,15 +107,18 @@ std::string options_markdown() {
         "`--section.no_option`; a list `a,b,c`; and of an option given twice the last counts. Names are "
         "written out. "
         "Where a value may be absent, `none` takes it away again.\n\n"
-        "Paths are relative to the working directory, but for `include`. The effective deck of a run is "
+        "Paths are relative to the working directory, but for `include`, and for what a run writes, which "
+        "lies in "
+        "`job.dump_folder` unless its path is absolute. The effective deck of a run is "
         "written to "
         "`deck.toml` in `job.dump_folder` and is itself a deck. `--dry_run` checks a deck and runs nothing; "
         "with "
         "`--ranks N` for a mesh of N ranks.\n\n"
         "Sections and options are those of torchtitan's TOML decks. *Not built yet* marks what is refused in "
         "a real run "
-        "unless it has its default; *no effect* what is accepted, with one notice, and has no meaning "
-        "here.\n";
+        "unless it has its default, *refused* single words that are; *no effect* what is checked and "
+        "accepted, "
+        "with one notice, and has no meaning here.\n";
     std::string section = "-";
     for (const Option& option : options()) {
         if (option.section() != section) {
@@ -125,7 +131,10 @@ std::string options_markdown() {
                             value.empty() ? option.default_note : "`" + value + "`",
                             escaped(explanation(option)));
     }
-    text += "\n## Older names\n\nThe names of 2024 are read as today's:\n\n| 2024 | today |\n|---|---|\n";
+    text +=
+        "\n## Other names\n\nShort names for the command line, torchtitan's names of 2024, and those of "
+        "2026, where "
+        "it is configured in Python:\n\n| name | here |\n|---|---|\n";
     for (const Alias& alias : aliases()) {
         const char* note = alias.kind == Alias::Kind::inverted ? ", with the opposite meaning" : "";
         if (alias.kind == Alias::Kind::converter)

@@ -36,6 +36,12 @@ MeshShape mesh_shape(const Config& config, int ranks) {
         if (shown >= ranks)
             throw ConfigError("log.ranks = {}: there is no such rank; the last of {} is {}", shown, ranks,
                               ranks - 1);
+    if (config.checkpoint.create_seed_checkpoint && ranks > 1)
+        throw ConfigError(
+            "checkpoint.create_seed_checkpoint = true: one rank writes the initial weights, but there are "
+            "{}; "
+            "start 1",
+            ranks);
     const Config::Parallelism& p = config.parallelism;
     // each degree is at most 65536, but MeshShape multiplies int
     const double product = double(p.data_parallel_replicate_degree) * double(p.context_parallel_degree) *

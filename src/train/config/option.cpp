@@ -93,6 +93,17 @@ Option Option::defaults_to(std::string note) && {
     return std::move(*this);
 }
 
+Option Option::is_always(TomlValue value) && {
+    always = std::move(value);
+    return std::move(*this);
+}
+
+Option Option::refuses(Words some, std::string reason) && {
+    refused = std::move(some);
+    refusal = std::move(reason);
+    return std::move(*this);
+}
+
 bool Option::is_optional() const {
     if (slot == nullptr) return false;
     Config config;

@@ -4,6 +4,7 @@
 // the field.
 #pragma once
 
+#include "coeus/file/toml.hpp"
 #include "coeus/train/config.hpp"
 
 #include <optional>
@@ -26,7 +27,7 @@ enum class Status {
     dormant,    ///< goes with something that is not built yet or not used: checked and kept, otherwise unused
     not_built,  ///< only the default works; anything else is refused, in a dry run noticed; without a field
                 ///< whatever is given
-    no_effect,  ///< of torchtitan, without a meaning here: its type is checked, one notice says why
+    no_effect,  ///< of torchtitan, without a meaning here: type and choice are checked, one notice says why
 };
 
 /// What a number has to be.
@@ -56,13 +57,18 @@ struct Option {
     Status status = Status::works;
     std::string why;  ///< dormant: what it goes with; not_built: what is not built; no_effect: the reason
     const Rule* rule = nullptr;
-    Words choices;             ///< empty: anything; compared without regard to case
-    Words built = {};          ///< the choices that work; empty: all
-    std::string default_note;  ///< in place of the field's default in help
+    Words choices;                         ///< empty: anything; compared without regard to case
+    Words built = {};                      ///< the choices that work; empty: all
+    std::string default_note;              ///< in place of the field's default in help
+    std::optional<TomlValue> always = {};  ///< no_effect: what is so here, and goes without a notice
+    Words refused = {};                    ///< no_effect: choices that no run may pass over
+    std::string refusal = {};              ///< why, and what to do instead
 
     Option obeys(const Rule& r) &&;
     Option one_of(Words all, Words that_work = {}) &&;
     Option defaults_to(std::string note) &&;
+    Option is_always(TomlValue value) &&;
+    Option refuses(Words some, std::string reason) &&;
     bool is_optional() const;
     std::string section() const;  ///< of the name: "quantize.linear.float8", or "" at the top
 };
@@ -73,7 +79,7 @@ Option not_built(Field field, std::string what, std::string meaning);
 Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
 
-/// A name of an older torchtitan.
+/// A short name, or one of an older or newer torchtitan.
 struct Alias {
     enum class Kind {
         same,       ///< only the name changed

@@ -13,6 +13,8 @@ constexpr const char* no_skipping = "cycles of tracing begin at step 1 and go on
 constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
 constexpr const char* no_watchdog = "the watchdog over collectives is not built yet";
+constexpr const char* no_such_comm =
+    "there is no such communication here; --dry_run --ranks N checks a deck for a mesh of N ranks";
 
 }  // namespace
 
@@ -27,25 +29,27 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(job.description), "free text, said at the start"),
         works(COEUS_FIELD(job.print_config), "print the effective deck at the start"),
         works(COEUS_FIELD(job.save_config_file),
-              "also write the effective deck to this file under dump_folder"),
+              "also write the effective deck to this file (inside dump_folder, unless absolute)"),
         no_effect("job.custom_config_module", Type::text, no_python,
                   "Python module that extends the options"),
         no_effect("job.use_for_integration_test", Type::boolean, "the tests of Coeus do not read it",
-                  "marks decks of an integration test"),
+                  "mark the deck as one of an integration test"),
 
         works(COEUS_FIELD(debug.seed), "seed of initial weights, data order and stochastic rounding")
             .obeys(at_least_0),
-        works(COEUS_FIELD(debug.deterministic), "same bits for the same seed; always so in Coeus"),
+        no_effect("debug.deterministic", Type::boolean, "every kernel here is deterministic",
+                  "same bits for the same seed")
+            .is_always({true}),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",
                   "warn where an operation is not deterministic"),
         no_effect("debug.detect_anomaly", Type::boolean,
                   "loss and gradient norm of every step are checked for being finite",
-                  "PyTorch's search for gradients that are not finite"),
+                  "look for gradients that are not finite"),
         no_effect("debug.batch_invariant", Type::boolean, "torchtitan too refuses it in pre-training",
-                  "same bits for a sequence in any batch"),
+                  "same bits for a sequence whatever else is in its batch"),
         no_effect("debug.spmd_typechecking", Type::boolean, no_spmd, "check types of distributed tensors"),
         no_effect("debug.enable_structured_logging", Type::boolean, "metrics.jsonl has all figures",
-                  "a trace of each rank in JSON lines"),
+                  "write a trace of each rank in JSON lines"),
         dormant(COEUS_FIELD(debug.moe_force_load_balance), "experts",
                 "assign experts round-robin, for measuring"),
 
@@ -59,13 +63,14 @@ std::vector<Option> job_options() {
             "sets it too"),
         works(COEUS_FIELD(profiling.enable_profiling),
               "write a trace of some steps for Perfetto, and what communication cost, for each rank"),
-        works(COEUS_FIELD(profiling.save_traces_folder), "folder of the traces under dump_folder"),
+        works(COEUS_FIELD(profiling.save_traces_folder),
+              "folder of the traces (inside dump_folder, unless absolute)"),
         works(COEUS_FIELD(profiling.profile_freq), "length of a cycle of tracing, in steps")
             .obeys(at_least_1),
-        works(COEUS_FIELD(profiling.profiler_active), "traced steps, at the end of each cycle")
+        works(COEUS_FIELD(profiling.profiler_active), "number of traced steps, at the end of each cycle")
             .obeys(at_least_0),
         works(COEUS_FIELD(profiling.profiler_warmup),
-              "steps before them that are traced and forgotten, so that buffers are warm")
+              "number of steps before them that are traced and forgotten, so that buffers are warm")
             .obeys(at_least_0),
         no_effect("profiling.profiler_repeat", Type::integer, no_skipping, "number of cycles"),
         no_effect("profiling.profiler_skip_first", Type::integer, no_skipping,
@@ -73,70 +78,90 @@ std::vector<Option> job_options() {
         no_effect("profiling.profiler_skip_first_wait", Type::integer, no_skipping,
                   "leave out the idle steps of the first cycle"),
         works(COEUS_FIELD(profiling.enable_memory_snapshot),
-              "write what holds the memory when in a step, as JSON and as a picture for each rank"),
+              "write which tensors hold the memory at which time of a step, as JSON and as a picture for "
+              "each rank"),
         works(COEUS_FIELD(profiling.save_memory_snapshot_folder),
-              "folder of the snapshots under dump_folder"),
+              "folder of the snapshots (inside dump_folder, unless absolute)"),
         works(COEUS_FIELD(profiling.memory_snapshot_freq), "steps between snapshots")
             .obeys(at_least_1)
             .defaults_to("profile_freq"),
         works(COEUS_FIELD(profiling.memory_snapshot_max_entries),
-              "tensors of a step that a snapshot has room for")
+              "number of tensors that a snapshot has room for")
             .obeys(at_least_1),
 
         works(COEUS_FIELD(metrics.log_freq), "log step 1 and every so many steps").obeys(at_least_1),
         works(COEUS_FIELD(metrics.enable_tensorboard), "write TensorBoard event files"),
-        works(COEUS_FIELD(metrics.save_tb_folder), "folder of the event files under dump_folder"),
+        works(COEUS_FIELD(metrics.save_tb_folder),
+              "folder of the event files (inside dump_folder, unless absolute)"),
         works(COEUS_FIELD(metrics.save_for_all_ranks),
-              "event files of every rank, each in its folder rank_N, not of rank 0 alone"),
+              "write event files for every rank, each in its folder rank_N, not for rank 0 alone"),
         no_effect("metrics.enable_wandb", Type::boolean,
                   "Coeus talks to no outside service; metrics.jsonl has all figures",
                   "send metrics to wandb"),
-        works(COEUS_FIELD(metrics.disable_color_printing), "no colour on the terminal"),
+        works(COEUS_FIELD(metrics.disable_color_printing), "print without colour on the terminal"),
 
     };
 }
 
 std::vector<Option> other_options() {
     return {
-        no_effect("override.imports", Type::words, no_python, "Python factories that replace components"),
+        no_effect("override.imports", Type::words, no_python,
+                  "Python factories that replace parts of the program"),
         no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
                   "time-out of collectives until the first step is done"),
         no_effect("comm.train_timeout_seconds", Type::integer, no_watchdog,
                   "time-out of collectives after the first step"),
-        no_effect("comm.trace_buf_size", Type::integer, no_watchdog, "number of collectives remembered"),
+        no_effect("comm.trace_buf_size", Type::integer, no_watchdog,
+                  "number of collectives that are remembered"),
         no_effect("comm.save_traces_folder", Type::text, no_watchdog, "folder of dumped collectives"),
         no_effect("comm.save_traces_file_prefix", Type::text, no_watchdog, "first part of the dumps' names"),
-        no_effect("comm.mode", Type::text, "--dry_run --ranks N tries a mesh without its ranks",
-                  "communication without other ranks"),
+        no_effect("comm.mode", Type::text, "ranks of Coeus communicate through MPI",
+                  "how ranks communicate, or seem to")
+            .one_of({"default", "torchcomms", "fake_backend", "local_tensor"})
+            .is_always({std::string("default")})
+            .refuses({"fake_backend", "local_tensor"}, no_such_comm),
 
-        no_effect("fault_tolerance.enable", Type::boolean, no_torchft, "replica groups that may fail"),
-        no_effect("fault_tolerance.process_group", Type::text, no_torchft, "gloo or nccl"),
-        no_effect("fault_tolerance.process_group_timeout_ms", Type::integer, no_torchft, "its time-out"),
+        no_effect("fault_tolerance.enable", Type::boolean, no_torchft,
+                  "train in replica groups that may fail"),
+        no_effect("fault_tolerance.process_group", Type::text, no_torchft,
+                  "library that connects the replica groups")
+            .one_of({"gloo", "nccl"}),
+        no_effect("fault_tolerance.process_group_timeout_ms", Type::integer, no_torchft,
+                  "time-out of the process group, in ms"),
         no_effect("fault_tolerance.replica_id", Type::integer, no_torchft, "number of this replica group"),
         no_effect("fault_tolerance.group_size", Type::integer, no_torchft, "number of replica groups"),
         no_effect("fault_tolerance.min_replica_size", Type::integer, no_torchft,
-                  "replica groups a step needs"),
-        no_effect("fault_tolerance.semi_sync_method", Type::text, no_torchft, "local_sgd or diloco"),
-        no_effect("fault_tolerance.sync_steps", Type::integer, no_torchft, "steps between exchanges"),
-        no_effect("fault_tolerance.should_quantize", Type::boolean, no_torchft, "exchange in few bits"),
-        no_effect("fault_tolerance.num_fragments", Type::integer, no_torchft, "parts exchanged in turn"),
+                  "number of replica groups that a step needs"),
+        no_effect("fault_tolerance.semi_sync_method", Type::text, no_torchft,
+                  "how replica groups exchange weights, where they do not exchange gradients")
+            .one_of({"none", "local_sgd", "diloco"})
+            .is_always({std::string("none")})
+            .refuses(
+                {"local_sgd", "diloco"},
+                "replica groups that exchange weights only now and then are not built yet; leave it out"),
+        no_effect("fault_tolerance.sync_steps", Type::integer, no_torchft,
+                  "number of steps between exchanges of weights"),
+        no_effect("fault_tolerance.should_quantize", Type::boolean, no_torchft,
+                  "exchange weights in few bits"),
+        no_effect("fault_tolerance.num_fragments", Type::integer, no_torchft,
+                  "number of parts of the model that are exchanged in turn"),
         no_effect("fault_tolerance.fragment_sync_delay", Type::integer, no_torchft,
-                  "steps a part may be late"),
+                  "number of steps that such a part may be late"),
         no_effect("fault_tolerance.fragment_update_alpha", Type::real, no_torchft,
-                  "weight of the local part"),
+                  "weight of the own replica group in such a part"),
         no_effect("fault_tolerance.module_fqns_per_model_fragment", Type::word_lists, no_torchft,
-                  "contents of the parts"),
+                  "modules of each such part"),
 
-        no_effect("memory_estimation.enable", Type::boolean, "--dry_run plans memory without running",
-                  "estimate memory instead of training"),
+        works(COEUS_FIELD(memory_estimation.enable),
+              "plan the memory instead of training, as --dry_run does"),
         no_effect("memory_estimation.disable_fake_mode", Type::boolean,
-                  "--dry_run plans memory without running", "estimate with real tensors"),
+                  "the memory is planned without any tensors", "estimate it with real tensors"),
         no_effect("experimental.custom_import", Type::text, no_python, "Python module to import"),
         no_effect("experimental.custom_args_module", Type::text, no_python,
                   "Python module that extends the options"),
         no_effect("experimental.custom_model_path", Type::text, no_python, "folder of a Python model"),
         no_effect("experimental.enable_compiled_autograd", Type::boolean,
-                  "kernels are compiled when Coeus is built", "PyTorch's compiled autograd"),
+                  "kernels are compiled when Coeus is built", "use PyTorch's compiled autograd"),
     };
 }
 

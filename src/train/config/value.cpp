@@ -235,7 +235,7 @@ std::string todays_name(Setting& setting) {
         return setting.name;
     }
     if (alias->kind == Alias::Kind::retired)
-        throw ConfigError("{}: {} is not used any more; {}", setting.place, setting.name, alias->name);
+        throw ConfigError("{}: {} is not used here; {}", setting.place, setting.name, alias->name);
     if (alias->kind == Alias::Kind::same) return alias->name;
     const bool* on = setting.value.as<bool>();
     if (on == nullptr) reject(setting, "must be true or false");

@@ -77,6 +77,7 @@ const Figure figures[] = {
     {"lowest validation loss", "validation_loss", least_text},
     {"last validation loss", "validation_loss", last_text},
     {"tokens seen", "tokens_seen", tokens_text},
+    {"epochs", "epoch", [](const MetricSeries& v) { return fmt::format("{:.3g}", last_of(v)); }},
     {"tokens/s and rank, median", "tps",
      [](const MetricSeries& v) { return with_commas(std::llround(median_of(v))); }},
     {"MFU, median", "mfu", [](const MetricSeries& v) { return fmt::format("{:.1f} %", median_of(v)); }},

@@ -226,10 +226,20 @@ TEST_CASE("Rules over several options") {
     CHECK(error_of({"--job.dump_folder="}) ==
           "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
     CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
-    for (const char* folder : {"", "/etc/x", "..", "../other", "a/../../b"})
-        CHECK(error_of({"--checkpoint.folder=" + std::string(folder)}) ==
-              "checkpoint.folder = \"" + std::string(folder) +
-                  "\": must name a folder below job.dump_folder, such as \"checkpoint\"");
+    // the places of all that a run writes
+    for (const std::string option :
+         {"checkpoint.folder", "metrics.save_tb_folder", "profiling.save_traces_folder",
+          "profiling.save_memory_snapshot_folder", "job.save_config_file"}) {
+        for (const std::string place : {"", "..", "../other", "a/../../b"}) {
+            if (place.empty() && option == "job.save_config_file") continue;  // no file
+            CHECK_THAT(error_of({"--" + option + "=" + place}),
+                       Contains(option + " = \"" + place +
+                                "\": must be a path inside job.dump_folder, such as \"") &&
+                           Contains("\", or an absolute path"));
+        }
+        for (const char* place : {"a/b", "/tmp/x", "a/../b"})
+            CHECK(error_of({"--" + option + "=" + place}) == "no error");
+    }
     CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
     CHECK(error_of({"--model.hf_assets_path=a/b/tokenizer.model"}) ==
           "model.hf_assets_path = \"a/b/tokenizer.model\": must be the folder that holds the tokenizer, not "
@@ -361,7 +371,7 @@ TEST_CASE("Names of 2024 are read as today's") {
                Contains("training.local_batch_size") && Contains("training.batch_size") &&
                    Contains("say the same; leave one out"));
     CHECK(error_of({"--experimental.pipeline_parallel_split_points=layers.4"}) ==
-          "command line: experimental.pipeline_parallel_split_points is not used any more; "
+          "command line: experimental.pipeline_parallel_split_points is not used here; "
           "parallelism.module_fqns_per_model_part says the contents of each stage");
     CHECK_THAT(error_of({"--metrics.enable_color_printing=maybe"}), Contains("must be true or false"));
     CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean training.batch_size?"));

@@ -3,6 +3,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/setup.hpp"
+#include "support/options.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -31,27 +32,6 @@ std::string error_of(const fs::path& deck) {
 std::string body(const Config& config) {
     const std::string text = deck_text(config);
     return text.substr(text.find('\n'));
-}
-
-// The rows of the option reference.
-struct Listed {
-    std::string name, type;
-    bool has_field;
-};
-
-std::vector<Listed> listed_options() {
-    std::vector<Listed> options;
-    std::istringstream lines(options_markdown());
-    std::string section;
-    for (std::string line; std::getline(lines, line) && line != "## Older names";) {
-        if (line.starts_with("## ")) section = line[3] == '[' ? line.substr(4, line.size() - 5) + "." : "";
-        if (!line.starts_with("| `")) continue;
-        const size_t name_end = line.find("` | "), type_end = line.find(" | ", name_end + 4);
-        options.push_back(
-            {section + line.substr(3, name_end - 3), line.substr(name_end + 4, type_end - name_end - 4),
-             line.find("[no effect: ") == std::string::npos && line.find("[refused: ") == std::string::npos});
-    }
-    return options;
 }
 
 std::vector<fs::path> decks_under(const fs::path& folder) {
@@ -151,13 +131,14 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         {"checkpoint.initial_load_in_hf_quantized",
          "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
+        {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
         {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
         {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},
     };
-    const std::vector<Listed> options = listed_options();
+    const std::vector<test::ListedOption> options = test::listed_options();
     REQUIRE(options.size() > 160);
     int with_a_field = 0;
-    for (const Listed& option : options) {
+    for (const test::ListedOption& option : options) {
         // one of these is valid and not the default
         std::vector<std::string> candidates;
         if (option.type == "boolean") candidates = {"true", "false"};
@@ -235,7 +216,8 @@ TEST_CASE("doc/decks.md is fresh") {
 
 TEST_CASE("Help names every option with default, choices and status") {
     const std::string help = options_help();
-    for (const Listed& option : listed_options()) CHECK_THAT(help, Contains("\n  --" + option.name));
+    for (const test::ListedOption& option : test::listed_options())
+        CHECK_THAT(help, Contains("\n  --" + option.name));
     CHECK_THAT(help, Contains("--training.steps=10000"));
     CHECK_THAT(help, Contains("one of AdamW, Adam"));
     CHECK_THAT(help, Contains("deepseek_v3 (not built yet)"));

@@ -22,6 +22,7 @@ StepMetrics some_step() {
             .grad_norm = 1.25,
             .lr = 3e-4,
             .tokens_seen = 28672,
+            .epoch = 1.75,
             .tps = 12345.6,
             .tflops = 0.128,
             .mfu = 37.5,
@@ -79,6 +80,7 @@ TEST_CASE("metrics: the JSON line keeps every digit") {
     CHECK(line.number("grad_norm") == m.grad_norm);
     CHECK(line.number("lr") == m.lr);
     CHECK(line.integer("tokens_seen") == m.tokens_seen);
+    CHECK(line.number("epoch") == 1.75);
     CHECK(line.number("tps") == m.tps);
     CHECK(line.number("tflops") == m.tflops);
     CHECK(line.number("mfu") == 37.5);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a run writes: places inside its folder and elsewhere, made before it starts; and what was there
+// before, which stays.
+#include "program/tiny_run.hpp"
+#include "support/event_file.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Place {
+    TemporaryFolder folder;
+    fs::path data = folder / "tokens.h5", out = folder / "out";
+    Place() { write_token_file(data, {.tokens = learnable_tokens(30 * 17)}); }
+
+    void refuses(const Arguments& more, const std::string& message) const {
+        const Outcome run = run_coeus(tiny_run(out, data, more), 2);
+        INFO(run.output);
+        CHECK(run.exit_code == 2);
+        CHECK(count_of(" - error - " + message, run.output) == 1);
+        CHECK(count_of(" - error - ", run.output) == 1);
+        CHECK_FALSE(fs::exists(out / "metrics.jsonl"));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("Relative places are inside the run's folder, absolute ones where they say, nested ones are made") {
+    const Place place;
+    const auto run = [&](const std::string& root) {
+        return Arguments{steps(2),
+                         "--job.save_config_file=" + root + "a/b.toml",
+                         "--checkpoint.enable",
+                         "--checkpoint.folder=" + root + "saved/here",
+                         "--metrics.enable_tensorboard",
+                         "--metrics.save_tb_folder=" + root + "events/here",
+                         "--profiling.enable_profiling",
+                         "--profiling.profile_freq=2",
+                         "--profiling.profiler_warmup=0",
+                         "--profiling.save_traces_folder=" + root + "traces/here",
+                         "--profiling.enable_memory_snapshot",
+                         "--profiling.save_memory_snapshot_folder=" + root + "memory/here"};
+    };
+    const auto check = [&](const fs::path& root) {
+        CHECK(read_file(root / "a/b.toml") == read_file(place.out / "deck.toml"));
+        CHECK(fs::exists(root / "saved/here/step-00000002.h5"));
+        CHECK(event_files(root / "events/here").size() == 1);
+        CHECK(fs::exists(root / "traces/here/iteration_2/rank0_trace.json"));
+        CHECK_FALSE(fs::is_empty(root / "memory/here"));
+    };
+    train_tiny(place.out, place.data, run(""));
+    check(place.out);
+    fs::remove_all(place.out);
+    train_tiny(place.out, place.data, run((place.folder / "elsewhere/").string()));
+    check(place.folder / "elsewhere");
+    CHECK_FALSE(fs::exists(place.out / "saved"));
+}
+
+TEST_CASE("A place that cannot be written to ends the run before it starts") {
+    const Place place;
+    const std::string file = place.data.string();
+    place.refuses(
+        {"--checkpoint.enable", "--checkpoint.folder=" + file + "/x"},
+        "checkpoint.folder: cannot make " + file + "/x: Not a directory; choose a folder you may write to");
+    place.refuses({"--metrics.enable_tensorboard", "--metrics.save_tb_folder=/proc/coeus"},
+                  "metrics.save_tb_folder: cannot make /proc/coeus: ");
+    place.refuses({"--profiling.enable_profiling", "--profiling.save_traces_folder=" + file},
+                  "profiling.save_traces_folder: ");
+    place.refuses({"--profiling.enable_memory_snapshot", "--profiling.save_memory_snapshot_folder=" + file},
+                  "profiling.save_memory_snapshot_folder: ");
+    place.refuses({"--job.save_config_file=" + file + "/b.toml"},
+                  "job.save_config_file: cannot make " + file + ": ");
+    place.refuses(
+        {"--job.save_config_file=log"},
+        "job.save_config_file = \"log\": " + (place.out / "log").string() + " is a folder; name a file");
+    // what is not asked for is not looked at
+    train_tiny(place.out, place.data, {steps(1), "--metrics.save_tb_folder=/proc/coeus"});
+}
+
+TEST_CASE("A run that begins anew keeps the one that was in its folder") {
+    const Place place;
+    const Arguments more = {"--metrics.enable_tensorboard", steps(3)};
+    CHECK_FALSE(fs::exists(place.out));
+    train_tiny(place.out, place.data, more + Arguments{"--optimizer.lr=1e-3"}, 2);
+    const std::string first = read_file(place.out / "metrics.jsonl"),
+                      deck = read_file(place.out / "deck.toml");
+    const fs::path aside = place.out / "earlier_1";
+    CHECK_FALSE(fs::exists(aside));
+
+    const Outcome second = train_tiny(place.out, place.data, more + Arguments{"--optimizer.lr=2e-3"}, 2);
+    CHECK(count_of("There was a run in " + place.out.string() + ": its metrics are kept in " + aside.string(),
+                   second.output) == 1);
+    CHECK(read_file(aside / "metrics.jsonl") == first);
+    CHECK(read_file(aside / "deck.toml") == deck);
+    CHECK(fs::exists(aside / "report.html"));
+    CHECK(event_files(aside / "tb").size() == 1);
+    CHECK(event_files(place.out / "tb").size() == 1);
+    CHECK(read_metrics(place.out).steps.size() == 3);
+    CHECK(read_metrics(place.out).steps[2].loss != read_metrics(aside).steps[2].loss);
+    const Outcome report = run_coeus({"report", aside.string(), place.out.string()});
+    INFO(report.output);
+    CHECK(report.exit_code == 0);
+    CHECK_THAT(report.output, Contains("0.001") && Contains("0.002"));
+
+    // no checkpoint yet is a fresh start too; a resumed run goes on in its own files
+    const Arguments saving = more + Arguments{"--checkpoint.enable"};
+    CHECK_THAT(train_tiny(place.out, place.data, saving).output,
+               Contains("kept in " + place.out.string() + "/earlier_2"));
+    const Outcome resumed = train_tiny(place.out, place.data, saving + Arguments{steps(5)});
+    CHECK_THAT(resumed.output, !Contains("earlier_"));
+    CHECK_FALSE(fs::exists(place.out / "earlier_3"));
+    CHECK(read_metrics(place.out).steps.size() == 5);
+}

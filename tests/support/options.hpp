@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The option reference (`coeus help options --markdown`), read back: what Coeus says that it knows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+struct ListedOption {
+    std::string name, type;
+    std::string words;  ///< "one of a, b, c": the part up to the first word in brackets; empty: any value
+    bool has_field;     ///< its value is kept
+};
+std::vector<ListedOption> listed_options();
+/// The other names: short ones, older and newer ones.
+std::vector<std::string> listed_aliases();
+
+}  // namespace coeus::test
