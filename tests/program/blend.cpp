@@ -152,7 +152,7 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
         train_tiny(s.folder / "latin", s.folder / "latin.txt",
                    {"--model.hf_assets_path=" + in_folder("tok"), "--model.vocab_size=300", steps(1)}, 2);
     CHECK(count_of("invalid bytes or sequences became U+FFFD: " + in_folder("latin.txt") +
-                       " is not UTF-8; it looks like Latin-1",
+                       " is not UTF-8, first at line 1, byte 1; it looks like Latin-1",
                    run.output) == 1);
 }
 
