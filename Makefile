@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug run test sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug run test soak sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -13,6 +13,7 @@ help:
 	@echo 'make             build the program, build/coeus (release)'
 	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
 	@echo 'make test        build and run every test'
+	@echo 'make soak        the steps of one rank on every mesh with all that can be combined (hours)'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
 	@echo 'make lint        format, clang-tidy, layering, headers, file rules'
@@ -47,6 +48,13 @@ test:
 	@$(call configure,build,release)
 	@cmake --build --preset release --target coeus_tests
 	@tools/test.sh build
+
+# SOAK_RANKS=4: on so many ranks alone
+soak:
+	@tools/deps.sh build test
+	@$(call configure,build,release)
+	@cmake --build --preset release --target mpi_train
+	@tools/test.sh build --build-config Soak --label-regex soak --tests-regex '$(SOAK_RANKS) ranks'
 
 sanitize:
 	@tools/deps.sh build test

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -56,10 +57,39 @@ struct Stream::Worker {
     }
 };
 
-Stream::Stream(Mode mode) : worker_(mode == Mode::threaded ? std::make_unique<Worker>() : nullptr) {}
+// Work that nobody has waited for.
+struct Stream::Queue {
+    std::deque<std::function<void()>> waiting;
+    int64_t given = 0, done = 0;
+    std::exception_ptr failure;  // the first; nothing runs after it
+
+    ~Queue() { run_until(given); }
+
+    void run_until(int64_t number) {
+        while (done < number) {
+            const std::function<void()> work = std::move(waiting.front());
+            waiting.pop_front();
+            ++done;
+            if (failure) continue;
+            try {
+                work();
+            } catch (...) {
+                failure = std::current_exception();
+            }
+        }
+    }
+};
+
+Stream::Stream(Mode mode)
+    : worker_(mode == Mode::threaded ? std::make_unique<Worker>() : nullptr),
+      queue_(mode == Mode::deferred ? std::make_unique<Queue>() : nullptr) {}
 Stream::~Stream() = default;
 
 Pending Stream::run(std::function<void()> work) {
+    if (queue_) {
+        queue_->waiting.push_back(std::move(work));
+        return {this, ++queue_->given};
+    }
     if (!worker_) {
         work();
         return {};
@@ -75,6 +105,11 @@ Pending Stream::run(std::function<void()> work) {
 }
 
 void Stream::join(int64_t number) {
+    if (queue_) {
+        queue_->run_until(number);
+        if (queue_->failure) std::rethrow_exception(queue_->failure);
+        return;
+    }
     std::unique_lock lock(worker_->mutex);
     worker_->changed.wait(lock, [&] { return worker_->done >= number; });
     if (worker_->failure) std::rethrow_exception(worker_->failure);

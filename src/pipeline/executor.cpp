@@ -9,6 +9,22 @@ namespace {
 
 constexpr int64_t slot_alignment = 64;
 
+// Notes an action where someone observes.
+class ObservedAction {
+public:
+    ObservedAction(ActionObserver* observer, const Action& action) : observer_(observer) {
+        if (observer_) observer_->begin(action);
+    }
+    ~ObservedAction() {
+        if (observer_) observer_->end_action();
+    }
+    ObservedAction(const ObservedAction&) = delete;
+    ObservedAction& operator=(const ObservedAction&) = delete;
+
+private:
+    ActionObserver* observer_;
+};
+
 }  // namespace
 
 Executor::Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec)
@@ -60,6 +76,7 @@ void Executor::run(const Program& program, Tensor flow, const ContextOf& context
         const Action& action = step.action;
         wait(step.after);
         if (action.computes()) {
+            const ObservedAction noted(action_observer_, action);
             Frame& frame = frames_[size_t(step.frame)];
             Ctx c = context(action.microbatch, frame);
             const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]

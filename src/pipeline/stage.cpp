@@ -70,6 +70,8 @@ void Stage::backward_weight(Ctx& c) const {
         const GradientLease gradients(gathered_, unit);
         c.frame.pay(c, unit);
     }
+    // complete since I, but only the last W knows that no I will follow
+    if (gathered_ && part_.embedding) gathered_->end_use(decoder_->embedding_unit());
 }
 
 Tensor Stage::hidden_without_backward(Ctx& c, Flow in) const {

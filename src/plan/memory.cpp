@@ -58,7 +58,7 @@ void take_larger(MemoryPlan& plan, const Measured& m, int64_t& frame) {
     frame = std::max(frame, m.activations);
     plan.temporaries = std::max(plan.temporaries, m.temporaries);
     plan.workspace = std::max(plan.workspace, m.workspace);
-    plan.frame_entries = plan.executor.frame_entries = std::max(plan.frame_entries, m.entries);
+    plan.executor.frame_entries = std::max(plan.executor.frame_entries, m.entries);
     plan.executor.frame_owed = std::max(plan.executor.frame_owed, m.owed);
 }
 

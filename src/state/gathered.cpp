@@ -239,13 +239,15 @@ void Gathered::release_gradients(size_t unit) {
     if (complete || !stays) reduce_later(unit, complete);
 }
 
+void Gathered::end_use(size_t unit) {
+    if (last_uses_ && --uses_left_[unit] == 0) reduce_later(unit, true);
+}
+
 void Gathered::finish_gradients() {
     for (size_t unit = uses_left_.size(); unit-- > 0;)
         if (uses_left_[unit] > 0) reduce_later(unit, true);
     const ObservedExchange wait(*compute_, reducing);
-    if (is_sharded())
-        for (Places::State& state : gradients_->states) state.pending.join();
-    reduction_.join();
+    reduction_.join();  // the stream's last work, behind all others
     last_uses_ = false;
     expect_uses();
 }

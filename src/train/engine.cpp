@@ -122,7 +122,7 @@ void Engine::allocate(const Mesh& mesh) {
 MemoryPlan Engine::used() const {
     MemoryPlan used = plan_;
     used.executor.frame = used.executor.validation_frame = 0;
-    used.frame_entries = 0;
+    used.executor.frame_entries = 0;
     // where validation needs more than training, it is seen in the frames that it uses
     const auto validated =
         plan_.executor.validation_frame > plan_.executor.frame ? size_t(executor_.validation().frames) : 0;
@@ -130,7 +130,7 @@ MemoryPlan Engine::used() const {
         const Frame& frame = executor_.frames()[i];
         int64_t& most = i < validated ? used.executor.validation_frame : used.executor.frame;
         most = std::max(most, frame.peak_bytes());
-        used.frame_entries = std::max(used.frame_entries, frame.peak_entries());
+        used.executor.frame_entries = std::max(used.executor.frame_entries, frame.peak_entries());
     }
     used.activations = executor_.frame_bytes(used.executor);
     used.temporaries = temp_.peak();
@@ -191,6 +191,11 @@ void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
     exec_.workspace.observe(arenas);
     temp_.observe(arenas);
     executor_.observe(arenas);
+}
+
+void Engine::observe_pipeline(ActionObserver* actions, CommunicationObserver* communication) {
+    executor_.observe_actions(actions);
+    if (table_ranks_) table_ranks_->observe(communication);
 }
 
 std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {

@@ -80,7 +80,7 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
     cache_.allocate();
     exec_.threads = threads;
     exec_.workspace = Arena(plan_.workspace, "kernel workspace");
-    frame_ = Frame(plan_.activations, plan_.frame_entries);
+    frame_ = Frame(plan_.activations, plan_.executor.frame_entries);
     temp_ = Arena(plan_.temporaries, "temporaries");
     const int64_t most = std::max(context, sequences);
     tokens_ = OwnedTensor(Dtype::i32, {most}, "tokens");

@@ -114,7 +114,8 @@ std::vector<int64_t> planned_bytes(const Engine& engine) {
     return totals;
 }
 
-std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine) {
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
+                                      int64_t memory_limit) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
     const int64_t sequences = options.training.sequences * mesh.size(dp) * options.accumulation;
@@ -143,7 +144,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         config.parallelism.context_parallel_rotate_method));
     if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
         lines.push_back(recomputed);
-    lines.push_back(engine.plan().text(memory_limit_bytes()));
+    lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;
         for (const int64_t bytes : planned_bytes(engine)) totals.push_back(bytes_text(double(bytes)));
@@ -184,10 +185,11 @@ void dry_run(const CommandLine& command_line, int world_size) {
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
-    for (const std::string& line : describe_run(config, mesh, engine)) log::info("{}", line);
+    const int64_t limit = memory_limit_bytes();  // as if a rank were alone on this host
+    for (const std::string& line : describe_run(config, mesh, engine, limit)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     for (const std::string& notice : absent_files(config)) log::info("{}", notice);
-    if (const int64_t limit = memory_limit_bytes(); std::ranges::max(planned_bytes(engine)) > limit)
+    if (std::ranges::max(planned_bytes(engine)) > limit)
         log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
                   memory_advice(model, engine.options(), limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");

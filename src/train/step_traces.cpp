@@ -8,8 +8,13 @@
 
 namespace coeus {
 
-StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Exec& exec)
-    : options_(options), folder_(std::move(folder)), mesh_(mesh), exec_(exec), tracer_(mesh.world().rank()) {}
+StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh,
+                       Engine& engine)
+    : options_(options),
+      folder_(std::move(folder)),
+      mesh_(mesh),
+      engine_(engine),
+      tracer_(mesh.world().rank()) {}
 
 // A cycle is idle, then warms up, then is traced.
 void StepTraces::begin(int64_t step) {
@@ -17,15 +22,17 @@ void StepTraces::begin(int64_t step) {
     const int64_t place = place_in_cycle(step);
     if (options_.profiler_active == 0 || place < traced_from - options_.profiler_warmup) return;
     if (place == traced_from) tracer_.clear();
-    before_ = exec_.observer;
+    before_ = engine_.exec().observer;
     tracer_.hand_on(before_);
-    exec_.observer = &tracer_;
+    engine_.exec().observer = &tracer_;
+    engine_.observe_pipeline(&tracer_, &tracer_);
     mesh_.observe(&tracer_);
 }
 
 void StepTraces::end(int64_t step) {
-    if (exec_.observer != &tracer_) return;
-    exec_.observer = before_;
+    if (engine_.exec().observer != &tracer_) return;
+    engine_.exec().observer = before_;
+    engine_.observe_pipeline(nullptr, nullptr);
     mesh_.observe(nullptr);
     if (place_in_cycle(step) + 1 == options_.profile_freq) {
         write(step);

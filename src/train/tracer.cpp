@@ -13,6 +13,8 @@ namespace coeus {
 
 namespace {
 
+constexpr int action_track = 0, compute_track = 1;
+
 // "src/layers/tokens.cpp:31" -> "layers/tokens.cpp:31"
 std::string place_of(const std::source_location& where) {
     std::string file = where.file_name();
@@ -24,8 +26,8 @@ std::string place_of(const std::source_location& where) {
 
 Tracer::Tracer(int rank, size_t capacity, double (*now)()) : rank_(rank), now_(now) {
     events_.reserve(capacity);
-    threads_.reserve(64);
-    threads_.push_back(std::this_thread::get_id());
+    tracks_.reserve(64);
+    tracks_ = {std::thread::id(), std::this_thread::get_id()};
 }
 
 void Tracer::clear() {
@@ -34,28 +36,29 @@ void Tracer::clear() {
     lost_ = 0;
 }
 
-int Tracer::thread_number() {
-    const auto at = std::find(threads_.begin(), threads_.end(), std::this_thread::get_id());
-    if (at != threads_.end()) return int(at - threads_.begin());
-    threads_.push_back(std::this_thread::get_id());
-    return int(threads_.size()) - 1;
+int Tracer::track_of_thread() {
+    const auto at = std::find(tracks_.begin(), tracks_.end(), std::this_thread::get_id());
+    if (at != tracks_.end()) return int(at - tracks_.begin());
+    tracks_.push_back(std::this_thread::get_id());
+    return int(tracks_.size()) - 1;
 }
 
-int64_t Tracer::add(const Event& event) {
+int64_t Tracer::begin(Event event) {
+    event.begin = now_();
     const std::lock_guard lock(mutex_);
     if (events_.size() == events_.capacity()) return ++lost_, -1;
+    event.track = event.kind == Kind::action ? action_track : track_of_thread();
     events_.push_back(event);
-    events_.back().thread = thread_number();
     return int64_t(events_.size()) - 1;
 }
 
 void Tracer::begin(const char* kernel, double flops, double bytes) {
-    running_ = add({Kind::kernel, kernel, nullptr, int64_t(bytes), flops, now_(), -1, 0, {}});
+    running_ = begin({.kind = Kind::kernel, .name = kernel, .bytes = int64_t(bytes), .flops = flops});
     if (next_) next_->begin(kernel, flops, bytes);
 }
 
 void Tracer::begin_exchange(const char* name, double bytes) {
-    running_ = add({Kind::wait, name, nullptr, int64_t(bytes), 0, now_(), -1, 0, {}});
+    running_ = begin({.kind = Kind::wait, .name = name, .bytes = int64_t(bytes)});
     if (next_) next_->begin_exchange(name, bytes);
 }
 
@@ -70,7 +73,19 @@ void Tracer::end() {
 
 int64_t Tracer::begin(const std::string& communicator, const char* operation, int64_t bytes,
                       const std::source_location& where) {
-    return add({Kind::communication, operation, &communicator, bytes, 0, now_(), -1, 0, where});
+    return begin({.kind = Kind::communication,
+                  .name = operation,
+                  .communicator = &communicator,
+                  .bytes = bytes,
+                  .where = where});
+}
+
+void Tracer::begin(const Action& action) {
+    action_ = begin({.kind = Kind::action, .action = action});
+}
+
+void Tracer::end_action() {
+    end(action_);
 }
 
 void Tracer::end(int64_t event) {
@@ -79,10 +94,11 @@ void Tracer::end(int64_t event) {
     if (event >= 0 && event < int64_t(events_.size())) events_[size_t(event)].end = now;
 }
 
-std::string Tracer::name_of_thread(int number) const {
-    if (number == 0) return "compute";
+std::string Tracer::name_of_track(int number) const {
+    if (number == action_track) return "pipeline actions";
+    if (number == compute_track) return "compute";
     for (const Event& event : events_)
-        if (event.thread == number && event.communicator) return *event.communicator;
+        if (event.track == number && event.communicator) return *event.communicator;
     return fmt::format("thread {}", number);
 }
 
@@ -91,24 +107,32 @@ void Tracer::write(const std::filesystem::path& file) const {
     std::ofstream out(file);
     out << "{\"traceEvents\":[\n";
     out << fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);
-    for (int thread = 0; thread < int(threads_.size()); ++thread)
+    for (int track = 0; track < int(tracks_.size()); ++track)
         out << fmt::format(
             ",\n"
             R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})",
-            rank_, thread, Json(name_of_thread(thread)).text());
+            rank_, track, Json(name_of_track(track)).text());
     for (const Event& event : events_) {
         if (event.end < 0) continue;
+        constexpr const char* kinds[] = {"kernel", "wait", "communication", "action"};
+        const Action& action = event.action;
+        const bool acts = event.kind == Kind::action;
         Json arguments = Json::object();
-        arguments.set("bytes", event.bytes);
+        if (acts)
+            arguments.set("stage", action.stage).set("micro_batch", action.microbatch);
+        else
+            arguments.set("bytes", event.bytes);
         if (event.flops > 0) arguments.set("flops", event.flops);
         if (event.communicator)
             arguments.set("axis", *event.communicator).set("call_site", place_of(event.where));
-        constexpr const char* kinds[] = {"kernel", "wait", "communication"};
         out << fmt::format(
             ",\n"
             R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
-            event.name, kinds[size_t(event.kind)], rank_, event.thread, event.begin * 1e6,
-            (event.end - event.begin) * 1e6, arguments.text());
+            acts ? fmt::format("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
+                               action.microbatch)
+                 : event.name,
+            kinds[size_t(event.kind)], rank_, event.track, event.begin * 1e6, (event.end - event.begin) * 1e6,
+            arguments.text());
     }
     out << fmt::format("\n],\"otherData\":{{\"events_without_room\":{}}}}}\n", lost_);
     out.close();
@@ -131,7 +155,7 @@ std::string Tracer::overlap() const {
         ++sum.calls;
         sum.bytes += event.bytes;
         sum.seconds += event.end - event.begin;
-        if (event.thread == 0) {
+        if (event.track == compute_track) {
             sum.exposed += event.end - event.begin;
             continue;
         }

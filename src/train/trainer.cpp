@@ -61,6 +61,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
+    const int64_t limit = memory_limit_bytes() / mpi.local_size();
     global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
     if (first_rank()) {
         log::info("Job: {}", config_.job.description);
@@ -69,7 +70,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         log::info("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(), cpu_vector_level(),
                   MpiRuntime::library_version(), cpu_.threads, cpu_.threads == 1 ? "thread" : "threads",
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
-        for (const std::string& line : describe_run(config_, mesh_.shape(), engine_)) log::info("{}", line);
+        for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
+            log::info("{}", line);
         log::info("{}", data_.summary());
         epoch_samples_ = data_.training().first_epoch();
         const double epochs = double(config_.training.steps * global_batch_) / double(epoch_samples_);
@@ -77,7 +79,6 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
             log::info("Hint: {}", hint);
     }
-    const int64_t limit = memory_limit_bytes() / mpi.local_size();
     require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
     engine_.allocate(mesh_);
     // all ranks measure together, as they compute together; rank 0 alone keeps what was best
@@ -174,7 +175,7 @@ void Trainer::run() {
     if (config_.profiling.kernels) profile_.emplace();
     if (config_.profiling.enable_profiling)
         traces_.emplace(config_.profiling, folder_.root() / config_.profiling.save_traces_folder, mesh_,
-                        engine_.exec());
+                        engine_);
     for (int64_t done = 0; step_ < steps; ++done) {
         const bool profiled = profile_ && (done >= profile_warmup || steps - step_ <= 1);
         engine_.exec().observer = profiled ? &*profile_ : nullptr;

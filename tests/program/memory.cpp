@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user sees of memory: recomputation that changes no figure, snapshots, and the refusal of a run that
 // does not fit.
+#include "coeus/device/memory.hpp"
+
+#include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 
@@ -75,6 +78,9 @@ TEST_CASE("A run that does not fit is refused with what would do, a dry run says
     CHECK_THAT(run.output, Contains("the run needs ") && Contains("the largest terms: ") &&
                                Contains("ranks would do: with parallelism.data_parallel_shard_degree = "));
     CHECK(count_of("the run needs", run.output) == 1);
+    // of the host's memory, what each of its two ranks may take
+    const std::string share = bytes_text(double(memory_limit_bytes() / 2));
+    CHECK_THAT(run.output, Contains(" of " + share) && Contains("this host allows " + share + ";"));
     const Outcome dry = run_coeus(
         tiny_run(folder / "dry", folder / "tokens.h5", huge + Arguments{"--dry_run"}), 0, {}, folder.path());
     CHECK(dry.exit_code == 0);

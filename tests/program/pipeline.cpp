@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines from the command line: the figures of one rank in every schedule, a run that changes its split,
 // and what is said to a deck that does not fit.
+#include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -119,6 +120,44 @@ TEST_CASE("A run goes on with another split, tied table included") {
     train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(2)}, 2);
     train_tiny(folder / "parts", data, more + pipeline(2, "1F1B") + Arguments{steps(6)}, 2);
     CHECK(differing_arrays(folder / "whole" / checkpoint_of(6), folder / "parts" / checkpoint_of(6)).empty());
+}
+
+TEST_CASE("A trace has the actions of the table around their kernels") {
+    const TemporaryFolder folder;
+    train_tiny(folder / "out", write_data(folder),
+               common + pipeline(2, "1F1B") +
+                   Arguments{"--model.tied_embeddings", "--training.local_batch_size=4",
+                             "--profiling.enable_profiling", "--profiling.profile_freq=2",
+                             "--profiling.profiler_warmup=1", steps(2)},
+               2);
+    const fs::path file = folder / "out/profile_traces/iteration_2/rank0_trace.json";
+    const JsonDocument trace = JsonDocument::read(file.string());
+    std::string actions;
+    double begin = 0, end = 0;
+    int enclosed = 0, sums_of_table = 0;
+    for (const JsonView& event : trace.root()["traceEvents"].elements()) {
+        if (event.string("ph") != "X") continue;
+        const double from = event.number("ts"), to = from + event.number("dur");
+        if (event.string("cat") == "action") {
+            actions += event.string("name") + "\n";
+            begin = from;
+            end = to;
+        } else if (event.string("name") == "attention") {
+            // digits of the file: nanoseconds
+            CHECK(begin <= from + 0.002);
+            CHECK(to <= end + 0.002);
+            ++enclosed;
+        } else if (event.string("cat") == "communication") {
+            sums_of_table += event["args"].string("axis") == "ranks with the tied table";
+        }
+    }
+    CHECK(sums_of_table == 1);
+    const std::string batch =
+        "F stage 0 micro_batch 0\nF stage 0 micro_batch 1\nB stage 0 micro_batch 0\n"
+        "F stage 0 micro_batch 2\nB stage 0 micro_batch 1\nF stage 0 micro_batch 3\n"
+        "B stage 0 micro_batch 2\nB stage 0 micro_batch 3\n";
+    CHECK(actions == batch + batch);  // two local batches of the step
+    CHECK(enclosed == 2 * 4 * 2);     // two layers
 }
 
 TEST_CASE("A pipeline that does not fit the deck is refused with what would") {

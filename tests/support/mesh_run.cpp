@@ -9,11 +9,21 @@ namespace coeus::test {
 
 std::string MeshCase::name() const {
     constexpr const char* names[] = {"all_gather", "ring", "heads"};
+    constexpr const char* recomputed[] = {"", ", operations recomputed", ", blocks recomputed",
+                                          ", recomputed by budget"};
     const Timetable& table = pipeline.timetable;
     std::string text =
         fmt::format("{}, {} x {} sequences of {}", mesh.text(), micro_batches, sequences, seq_len);
     if (document_mask) text += ", documents";
     if (model.tied) text += ", tied";
+    text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.heads, model.kv_heads, model.vocab,
+                        recomputed[int(recompute.mode)]);
+    if (mesh.size(fsdp) > 1)
+        text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
+                            gather.gradients == Keep::all ? ", gradients kept" : "");
+    if (streams != Stream::Mode::eager)
+        text += streams == Stream::Mode::threaded ? ", threaded streams" : ", deferred streams";
+    if (mesh.tp > 1 && !exchanges.split_loss) text += ", whole loss";
     if (mesh.cp > 1)
         text += fmt::format(", {}{}", names[int(exchanges.context.exchange)],
                             exchanges.context.balancing == Balancing::none ? "" : " head-tail");

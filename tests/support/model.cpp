@@ -86,7 +86,7 @@ TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const
     : decoder(config, types, shape.seq_len, {}, recompute),
       stage(decoder),
       plan(plan_training(decoder, shape, shape, threads)),
-      frame(plan.activations, plan.frame_entries),
+      frame(plan.activations, plan.executor.frame_entries),
       temp(plan.temporaries, "temporaries") {
     exec.threads = threads;
     exec.workspace = Arena(plan.workspace, "workspace");

@@ -35,8 +35,9 @@ private:
 class Stream {
 public:
     enum class Mode : uint8_t {
-        eager,    ///< run() returns when the work is done
-        threaded  ///< a thread does the work, in order
+        eager,     ///< run() returns when the work is done
+        threaded,  ///< a thread does the work, in order
+        deferred   ///< join() does the work, and what was given before it: so late that a missing join shows
     };
     explicit Stream(Mode mode);
     /// Waits for all work.
@@ -51,7 +52,9 @@ private:
     friend class Pending;
     void join(int64_t number);
     struct Worker;
-    std::unique_ptr<Worker> worker_;  // none: eager
+    struct Queue;
+    std::unique_ptr<Worker> worker_;  // threaded
+    std::unique_ptr<Queue> queue_;    // deferred
 };
 
 }  // namespace coeus

@@ -19,6 +19,14 @@ struct ExecutorMemory {
     int64_t slots = 0;  ///< all together
 };
 
+/// Sees every computation of a stage start and end; messages are seen by the observer of their communicator.
+class ActionObserver {
+public:
+    virtual ~ActionObserver() = default;
+    virtual void begin(const Action& action) = 0;
+    virtual void end_action() = 0;
+};
+
 class Executor {
 public:
     /// What layers may touch for a micro-batch, in this frame.
@@ -36,6 +44,8 @@ public:
     void observe(ArenaObserver* observer) {
         for (Frame& frame : frames_) frame.observe(observer);
     }
+    /// Who sees the actions from now on; null: nobody.
+    void observe_actions(ActionObserver* observer) { action_observer_ = observer; }
 
     /// Of all frames together.
     int64_t frame_bytes(const ExecutorMemory& memory) const;
@@ -65,6 +75,7 @@ private:
     std::vector<Flow> outputs_;  // of the F that a frame belongs to
     Buffer slots_;
     std::unique_ptr<PointToPoint> messages_;
+    ActionObserver* action_observer_ = nullptr;
 };
 
 }  // namespace coeus

@@ -24,8 +24,7 @@ struct MemoryPlan {
     Parameters::Bytes state;
     Gathered::Bytes gathered;  ///< weights and gradients of units in use, where ranks divide them
     int64_t activations = 0;   ///< frames of all micro-batches alive
-    size_t frame_entries = 0;
-    ExecutorMemory executor;  ///< of which activations and the slots of flows follow
+    ExecutorMemory executor;   ///< of which activations and the slots of flows follow
     int64_t temporaries = 0;
     int64_t workspace = 0;  ///< scratch of kernels
     int64_t batches = 0;    ///< token ids, filled in by token_id_bytes

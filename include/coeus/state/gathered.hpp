@@ -98,6 +98,8 @@ public:
     /// From here on, or no longer: leases of gradients are the last of their use in the step, so that a unit
     /// is complete when as many have ended as it has uses.
     void expect_last_uses(bool last) { last_uses_ = last; }
+    /// Counts a use whose lease ended before that was known.
+    void end_use(size_t unit);
     /// After the last backward of a step: every gradient is in the owned rows, summed over all ranks that
     /// read data.
     void finish_gradients();

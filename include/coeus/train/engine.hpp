@@ -76,6 +76,8 @@ public:
 
     /// Who sees kernels and arenas from now on; null: nobody.
     void observe(KernelObserver* kernels, ArenaObserver* arenas);
+    /// Who sees the actions of the pipeline, and what only its ranks exchange, from now on; null: nobody.
+    void observe_pipeline(ActionObserver* actions, CommunicationObserver* communication);
     /// The frame, temporaries, workspace: what changes hands within a step.
     std::vector<std::pair<std::string, const Arena*>> arenas() const;
     /// Whose weights, or gradients, these are at present, or a part of them; null: nobody's.

@@ -23,8 +23,10 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 /// Of the memory plans of the pipeline ranks, whose stages differ; the ranks of one plan alike.
 std::vector<int64_t> planned_bytes(const Engine& engine);
 
-/// Lines on mesh, model, batches and memory, the same for a run and a dry run.
-std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine);
+/// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
+/// rank may take.
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
+                                      int64_t memory_limit);
 
 /// What a resumed run will do otherwise than the checkpoint's deck (its text) said: another order of the
 /// data, another learning-rate schedule. One line each.

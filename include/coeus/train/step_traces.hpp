@@ -3,16 +3,16 @@
 // <folder>/iteration_<step>/rank<rank>_trace.json and rank<rank>_overlap.txt.
 #pragma once
 
-#include "coeus/comm/mesh.hpp"
 #include "coeus/train/config.hpp"
+#include "coeus/train/engine.hpp"
 #include "coeus/train/tracer.hpp"
 
 namespace coeus {
 
 class StepTraces {
 public:
-    /// `folder`: of all traces. Mesh and exec are borrowed.
-    StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Exec& exec);
+    /// `folder`: of all traces. Mesh and engine are borrowed.
+    StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Engine& engine);
 
     /// Around each step, counted from 1. Whoever observes the kernels already goes on seeing them.
     void begin(int64_t step);
@@ -25,7 +25,7 @@ private:
     Config::Profiling options_;
     std::filesystem::path folder_;
     Mesh& mesh_;
-    Exec& exec_;
+    Engine& engine_;
     Tracer tracer_;
     KernelObserver* before_ = nullptr;
 };

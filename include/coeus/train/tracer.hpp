@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracer: when each kernel, collective and wait of a rank began and ended, on which thread. Written in the
-// trace event format that Perfetto and chrome://tracing read, and summed up as a page on how much of the
-// communication the computation hid.
+// Tracer: when each action, kernel, collective and wait of a rank began and ended, on which thread. Written
+// in the trace event format that Perfetto and chrome://tracing read, and summed up as a page on how much of
+// the communication the computation hid.
 #pragma once
 
 #include "coeus/base/clock.hpp"
 #include "coeus/comm/communicator.hpp"
-#include "coeus/device/exec.hpp"
+#include "coeus/pipeline/executor.hpp"
 
 #include <filesystem>
 #include <mutex>
@@ -16,8 +16,8 @@
 
 namespace coeus {
 
-/// Kernels and waits are seen from the thread that constructs the tracer, collectives from any.
-class Tracer final : public KernelObserver, public CommunicationObserver {
+/// Actions, kernels and waits are seen from the thread that constructs the tracer, collectives from any.
+class Tracer final : public KernelObserver, public CommunicationObserver, public ActionObserver {
 public:
     /// Room for so many events; what comes later is counted, not kept.
     explicit Tracer(int rank, size_t capacity = 1 << 18, double (*now)() = steady_seconds);
@@ -34,6 +34,8 @@ public:
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                   const std::source_location& where) override;
     void end(int64_t event) override;
+    void begin(const Action& action) override;
+    void end_action() override;
 
     /// One JSON object; times in microseconds. SystemError where the file cannot be written.
     void write(const std::filesystem::path& file) const;
@@ -42,26 +44,28 @@ public:
     std::string overlap() const;
 
 private:
-    enum class Kind : uint8_t { kernel, wait, communication };
+    enum class Kind : uint8_t { kernel, wait, communication, action };
     struct Event {
         Kind kind;
-        const char* name;
-        const std::string* communicator;  // of a collective; else null
-        int64_t bytes;
-        double flops, begin, end;
-        int thread;
-        std::source_location where;
+        const char* name = nullptr;                 // of all but an action
+        const std::string* communicator = nullptr;  // of a collective
+        int64_t bytes = 0;
+        double flops = 0;
+        std::source_location where = {};
+        Action action = {};
+        int track = 0;
+        double begin = 0, end = -1;
     };
-    int64_t add(const Event& event);
-    int thread_number();
-    std::string name_of_thread(int number) const;
+    int64_t begin(Event event);
+    int track_of_thread();
+    std::string name_of_track(int number) const;
 
     int rank_;
     double (*now_)();
     mutable std::mutex mutex_;
     std::vector<Event> events_;
-    std::vector<std::thread::id> threads_;  // by number; 0 is the thread of the kernels
-    int64_t running_ = -1, lost_ = 0;
+    std::vector<std::thread::id> tracks_;  // of actions, which is no thread's; of kernels; of other threads
+    int64_t action_ = -1, running_ = -1, lost_ = 0;
     KernelObserver* next_ = nullptr;
 };
 

@@ -4,7 +4,7 @@
 
 #include "coeus/comm/together.hpp"
 #include "coeus/train/evaluator.hpp"
-#include "support/model.hpp"
+#include "support/mesh_run.hpp"
 #include "support/support.hpp"
 #include "unit/data/token_files.hpp"
 
@@ -90,6 +90,53 @@ TEST_CASE("engine: many ranks take the steps of one") {
         }
         CHECK(normalised_error(many.weights(), one.weights()) < (exact ? 1e-11 : 1e-3));
     }
+}
+
+TEST_CASE("engine: replicas' sums begin in the backward, none is left for its end") {
+    struct Sums : CommunicationObserver {
+        int count = 0;
+        int64_t begin(const std::string& communicator, const char* operation, int64_t,
+                      const std::source_location&) override {
+            return count += communicator == "dp_replicate" && std::string(operation) == "all_reduce";
+        }
+        void end(int64_t) override {}
+    };
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2 && world.size() != 4) return;
+    const MeshShape shapes[] = {{.dp_replicate = world.size()},
+                                {.dp_replicate = 2, .dp_shard = world.size() / 2},
+                                {.pp = world.size() / 2, .dp_replicate = 2}};
+    for (const MeshShape& shape : shapes)
+        for (const bool tied : {false, true}) {
+            Mesh mesh(world.split(0, "world"), shape);
+            MeshCase c = {.mesh = shape, .model = tiny_config(3, tied)};
+            if (shape.pp > 1) {
+                c.pipeline = pipeline_of("ZBVZeroBubble", shape.pp, 4, 2, c.model);
+                c.sequences = 4;
+                c.gather.gradients = Keep::all;
+            }
+            CAPTURE(c.name());
+            MeshRun run(c, mesh);
+            TestBatch batch = batch_of_step(c, 1);
+            const int64_t share = c.sequences * c.seq_len, first = mesh.rank(dp) * share;
+            const auto part = [&](std::vector<int32_t>& all) {
+                return Tensor(all.data() + first, Dtype::i32, {share});
+            };
+            run.engine.begin_step(1, 1e-2, batch.valid_labels());
+            Sums sums;
+            mesh.observe(&sums);
+            run.engine.forward_backward({.sequences = c.sequences,
+                                         .tokens = part(batch.tokens),
+                                         .labels = part(batch.labels),
+                                         .document_start = {}});
+            const int in_backward = sums.count;
+            CHECK(in_backward >= int(run.engine.decoder().parameters().units().size()));
+            CHECK(run.engine.update());
+            mesh.observe(nullptr);
+            // the loss, whose ranks have the same name where replicas are the only axis
+            const int single_numbers = shape.ranks() == shape.dp_replicate ? 1 : 0;
+            CHECK(sums.count == in_backward + single_numbers);
+        }
 }
 
 TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding included") {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mesh takes the steps of one rank: loss, gradient norm, every gradient by name, every weight, in
 // float64.
-#include "coeus/base/random.hpp"
-#include "support/mesh_run.hpp"
+#include "support/mesh_factors.hpp"
 
 #include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -23,37 +26,46 @@ DecoderConfig model_for(const MeshShape& mesh, bool tied) {
     return model;
 }
 
-// A schedule in turn, with twice as many micro-batches as ranks, which all take.
-void set_pipeline(MeshCase& c, int number) {
-    const Schedule& schedule = schedules()[size_t(number) % schedules().size()];
-    const int ranks = c.mesh.pp, virtual_stages = schedule.default_virtual_stages;
-    c.model.layers = std::max(c.model.layers, int64_t(ranks * virtual_stages - 1));
-    c.pipeline = pipeline_of(schedule.name, ranks, 2 * ranks, virtual_stages, c.model);
-    c.sequences = 2 * ranks;
+std::vector<MeshShape> all_meshes(int ranks) {
+    return meshes_of(ranks, {pp, dp_replicate, dp_shard, cp, tp});
 }
 
 }  // namespace
 
 TEST_CASE("mesh: every factorisation equals one rank") {
     const Communicator world = Communicator::world("world");
-    // every factor drawn by itself, so that no two go together
-    const RandomStream random(11, "cases of meshes");
-    uint64_t draws = 0;
-    const auto draw = [&](int choices) { return int(random.u64(draws++) % uint64_t(choices)); };
-    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
-        MeshCase c = {.mesh = mesh, .model = model_for(mesh, draw(2) == 0)};
-        c.sequences = 1 + draw(2);
-        c.micro_batches = 1 + draw(2);
-        c.seq_len = 6 * mesh.cp * mesh.tp;
-        if (mesh.pp > 1) set_pipeline(c, draw(7));
-        c.document_mask = draw(2) == 0;
-        c.gather.weights = draw(2) ? Keep::neighbours : Keep::all;
-        c.gather.gradients = draw(2) ? Keep::neighbours : Keep::all;
-        c.streams = draw(3) ? Stream::Mode::threaded : Stream::Mode::eager;
-        c.exchanges.split_loss = draw(3) != 0;
-        c.exchanges.overlap_tokens = draw(2) == 0;
-        c.recompute = {.mode = RecomputeOptions::Mode(draw(4)), .every = 2, .budget = 0.3};
-        CHECK(differs_from_one_rank(c, world) == "");
+    for (const MeshVariant& variant : pairwise_complete(all_meshes(world.size())))
+        CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
+}
+
+TEST_CASE("soak: every factorisation with all that can be combined equals one rank", "[.soak]") {
+    const Communicator world = Communicator::world("world");
+    for (const MeshVariant& variant : full_product(all_meshes(world.size())))
+        CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
+}
+
+TEST_CASE("mesh: any two choices stand together in a case, and the full product has each case once") {
+    for (const int ranks : {1, 2, 4}) {
+        const std::vector<MeshShape> meshes = all_meshes(ranks);
+        const std::vector<MeshVariant> part = pairwise_complete(meshes), all = full_product(meshes);
+        // with or without pipeline and context axis: 2^5 x 4, x 7, x 3
+        size_t product = 0;
+        for (const MeshShape& mesh : meshes)
+            product += size_t(128 * (mesh.pp > 1 ? 7 : 1) * (mesh.cp > 1 ? 3 : 1));
+        CHECK(all.size() == product);
+        CHECK(part.size() < 100);
+        // what the full product combines somewhere, the part does
+        const auto pairs_of = [](const std::vector<MeshVariant>& variants) {
+            std::set<std::tuple<size_t, int, size_t, int>> pairs;
+            for (const MeshVariant& v : variants)
+                for (size_t a = 0; a < v.choices.size(); ++a)
+                    for (size_t b = 0; b < a; ++b) pairs.emplace(a, v.choices[a], b, v.choices[b]);
+            return pairs;
+        };
+        CHECK(std::ranges::includes(pairs_of(part), pairs_of(all)));
+        std::set<std::string> names;
+        for (const MeshVariant& v : all) names.insert(v.mesh_case().name());
+        if (ranks < 4) CHECK(names.size() == product);
     }
 }
 
@@ -61,7 +73,7 @@ TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard}))
         for (const Keep keep : {Keep::neighbours, Keep::all})
-            for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager}) {
+            for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred}) {
                 MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .micro_batches = 2, .seq_len = 6};
                 c.gather = {.weights = keep, .gradients = keep};
                 c.streams = streams;
@@ -91,12 +103,13 @@ TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same
 TEST_CASE("mesh: overlapped tokens give what one collective gives") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {pp, cp, tp}))
-        for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager})
+        for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred})
             for (const auto mode : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations}) {
                 if (mesh.tp == 1) continue;
                 MeshCase c = {.mesh = mesh, .model = model_for(mesh, false)};
                 c.seq_len = 4 * mesh.cp * mesh.tp;
-                if (mesh.pp > 1) set_pipeline(c, 4);  // zero bubble: weight gradients come later
+                // weight gradients come later
+                if (mesh.pp > 1) set_schedule(c, *find_schedule("InterleavedZeroBubble"));
                 c.exchanges.overlap_tokens = true;
                 c.streams = streams;
                 c.recompute = {.mode = mode};

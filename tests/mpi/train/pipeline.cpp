@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines take the steps of one rank, in every schedule, with sends that are never buffered; what they plan
 // is what they use; a backward in halves has the bits of a whole one.
+#include "coeus/file/json.hpp"
+#include "coeus/pipeline/from_file.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
+
+#include <set>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -40,6 +44,31 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
             c.document_mask = number % 4 == 0;
             CHECK(differs_from_one_rank(c, world, 2) == "");
         }
+}
+
+TEST_CASE("pipeline: PyTorch's own tables take the steps of one rank") {
+    const Communicator world = Communicator::world("world");
+    const auto folder = golden("pipeline");
+    if (folder.empty() || world.size() > 4) return;
+    const JsonDocument index = JsonDocument::read(folder / "index.json");
+    std::set<std::string> run;  // the first table of each schedule
+    for (const JsonView& entry : index.root()["schedules"].elements()) {
+        if (entry.integer("P") != world.size() || !entry.contains("lowered")) continue;
+        if (!run.insert(entry.string("schedule")).second) continue;
+        // computations alone, and with the sends, receives and gathers of PyTorch, which are dropped
+        for (const char* kind : {"compute", "lowered"}) {
+            INFO(entry.string(kind));
+            MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config()};
+            const int micro_batches = int(entry.integer("M")), virtual_stages = int(entry.integer("V"));
+            c.model.layers = world.size() * virtual_stages;
+            c.pipeline =
+                pipeline_of(entry.string("schedule"), world.size(), micro_batches, virtual_stages, c.model);
+            c.pipeline.timetable = read_timetable(folder / entry.string(kind));
+            c.sequences = micro_batches;
+            CHECK(differs_from_one_rank(c, world, 1) == "");
+        }
+    }
+    CHECK(run.size() == (world.size() == 1 ? 0 : schedules().size()));
 }
 
 TEST_CASE("pipeline: a backward in halves has the bits of a whole one") {

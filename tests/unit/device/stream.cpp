@@ -11,7 +11,7 @@
 using namespace coeus;
 
 TEST_CASE("stream: work is done in order, and join waits for its own") {
-    for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded}) {
+    for (const auto mode : {Stream::Mode::eager, Stream::Mode::threaded, Stream::Mode::deferred}) {
         Stream stream(mode);
         std::vector<int> done;
         Pending last;
@@ -40,14 +40,45 @@ TEST_CASE("stream: work runs beside the caller") {
     CHECK(done);
 }
 
-TEST_CASE("stream: an error reaches whoever joins, and nothing runs after it") {
+TEST_CASE("stream: join does not wait for what was given later") {
     Stream stream(Stream::Mode::threaded);
-    bool ran = false;
-    Pending failing = stream.run([] { throw std::runtime_error("no network"); });
-    Pending after = stream.run([&ran] { ran = true; });
-    CHECK_THROWS_WITH(after.join(), "no network");
-    CHECK_THROWS_WITH(failing.join(), "no network");
-    CHECK_FALSE(ran);
+    std::atomic<bool> go = false;
+    Pending first = stream.run([] {}), second = stream.run([&] { go.wait(false); });
+    first.join();
+    go = true;
+    go.notify_one();
+    second.join();
+}
+
+TEST_CASE("stream: deferred work is done when it is joined, with all before it") {
+    std::vector<int> done;
+    {
+        Stream stream(Stream::Mode::deferred);
+        const auto give = [&](int number) { return stream.run([&done, number] { done.push_back(number); }); };
+        Pending first = give(1), second = give(2), third = give(3), fourth = give(4);
+        CHECK(done.empty());
+        second.join();
+        CHECK(done == std::vector<int>{1, 2});
+        first.join();
+        CHECK(done == std::vector<int>{1, 2});
+        third = give(5);  // joins what it was
+        CHECK(done == std::vector<int>{1, 2, 3});
+        third.forget();
+        fourth.forget();
+    }
+    CHECK(done == std::vector<int>{1, 2, 3, 4, 5});
+}
+
+TEST_CASE("stream: an error reaches whoever joins, and nothing runs after it") {
+    for (const auto mode : {Stream::Mode::threaded, Stream::Mode::deferred}) {
+        Stream stream(mode);
+        bool ran = false;
+        Pending failing = stream.run([] { throw std::runtime_error("no network"); });
+        Pending after = stream.run([&ran] { ran = true; });
+        CHECK_THROWS_WITH(after.join(), "no network");
+        CHECK_THROWS_WITH(failing.join(), "no network");
+        CHECK_FALSE(ran);
+    }
     Stream eager(Stream::Mode::eager);
     CHECK_THROWS_WITH(eager.run([] { throw std::runtime_error("at once"); }), "at once");
 }

@@ -23,14 +23,15 @@ using Matrix = std::vector<std::vector<double>>;
 struct Bench {
     Parameters parameters{{Dtype::f64, Dtype::f64}};
     Exec exec;
-    Frame frame{1 << 20, 64};
-    Arena temp{1 << 20, "temporaries"};
+    Frame frame;
+    Arena temp;
     StepScalars scalars;
     TestBatch data;
     Batch batch;
     Ctx c{exec, cpu_kernels(), frame, temp, batch, scalars};
 
-    explicit Bench(TestBatch b) : data(std::move(b)), batch(data.view()) {
+    explicit Bench(TestBatch b, int64_t bytes = 1 << 20)
+        : frame(bytes, 64), temp(bytes, "temporaries"), data(std::move(b)), batch(data.view()) {
         exec.workspace = Arena(1 << 20, "workspace");
     }
     const Storage& weight(const std::string& name, const Shape& shape) {
@@ -194,30 +195,69 @@ TEST_CASE("feed-forward: values with a residual") {
 }
 
 TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to what is there") {
-    TestBatch data(2, 5, 7);
-    data.ignore_every(3);
-    Bench bench(data);
-    const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {7, 4});
-    bench.allocate();
-    const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
-    const Tensor x = bench.random(10, 4);
-    const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
-    double sum = 0;
-    for (size_t t = 0; t < 10; ++t) {
-        if (data.labels[t] == -100) continue;
-        double total = 0;
-        for (const double l : logits[t]) total += std::exp(l);
-        sum += std::log(total) - logits[t][size_t(data.labels[t])];
+    // the second in chunks of 256 and 44 tokens
+    for (const auto& [tokens, vocab] : {std::pair<int64_t, int64_t>(5, 7), {150, 4001}}) {
+        CAPTURE(tokens);
+        TestBatch data(2, tokens, vocab);
+        data.ignore_every(3);
+        Bench bench(data, 1 << 24);
+        const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {vocab, 4});
+        bench.allocate();
+        const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+        const Tensor x = bench.random(2 * tokens, 4);
+        const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
+        double sum = 0;
+        for (size_t t = 0; t < logits.size(); ++t) {
+            if (data.labels[t] == -100) continue;
+            double total = 0;
+            for (const double l : logits[t]) total += std::exp(l);
+            sum += std::log(total) - logits[t][size_t(data.labels[t])];
+        }
+        bench.scalars.loss_scale = 0.25;
+        bench.scalars.loss = 100;
+        head.evaluate(bench.c, x);
+        CHECK(relatively_close(bench.scalars.loss, 100 + 0.25 * sum, 1e-14));
+        head.forward(bench.c, x);
+        CHECK(relatively_close(bench.scalars.loss, 100 + 0.5 * sum, 1e-14));
+        const Tensor out = bench.frame.keep(Dtype::f64, {2 * tokens, vocab});
+        head.logits(bench.c, out, x);
+        CHECK(largest_difference(logits, out) <= 1e-13);
     }
-    bench.scalars.loss_scale = 0.25;
-    bench.scalars.loss = 100;
-    head.evaluate(bench.c, x);
-    CHECK(relatively_close(bench.scalars.loss, 100 + 0.25 * sum, 1e-14));
-    head.forward(bench.c, x);
-    CHECK(relatively_close(bench.scalars.loss, 100 + 0.5 * sum, 1e-14));
-    const Tensor out = bench.frame.keep(Dtype::f64, {10, 7});
-    head.logits(bench.c, out, x);
-    CHECK(largest_difference(logits, out) <= 1e-14);
+}
+
+TEST_CASE("loss head: chunks of 8 MiB of logits, but of 256 tokens at least") {
+    struct Chunks : KernelObserver {
+        int seen = 0;
+        void begin(const char* kernel, double, double) override {
+            seen += std::string(kernel) == "cross_entropy";
+        }
+        void end() override {}
+    };
+    const auto chunks = [](int64_t tokens, int64_t vocab, Dtype dtype) {
+        Parameters parameters({dtype, dtype});
+        const Storage &norm = parameters.add({.name = "norm", .shape = {4}}),
+                      &output = parameters.add({.name = "output", .shape = {vocab, 4}});
+        const Tensor ids(nullptr, Dtype::i32, {tokens});
+        const Batch batch = {.sequences = 1, .seq_len = tokens, .tokens = ids, .labels = ids};
+        Chunks count;
+        Exec exec;
+        exec.observer = &count;
+        Frame frame;
+        Arena temp;
+        StepScalars scalars;
+        Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
+        LossHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
+            .evaluate(c, Tensor(nullptr, dtype, {tokens, 4}));
+        return count.seen;
+    };
+    CHECK(chunks(1024, 1024, Dtype::f64) == 1);
+    CHECK(chunks(1025, 1024, Dtype::f64) == 2);
+    CHECK(chunks(2048, 1024, Dtype::f32) == 1);
+    CHECK(chunks(2049, 1024, Dtype::f32) == 2);
+    CHECK(chunks(2049, 1000, Dtype::f32) == 2);  // 2097 rows would fit: whole 64
+    CHECK(chunks(2048 + 2049, 1000, Dtype::f32) == 3);
+    CHECK(chunks(256, 100000, Dtype::f64) == 1);
+    CHECK(chunks(1000, 100000, Dtype::f64) == 4);
 }
 
 TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {

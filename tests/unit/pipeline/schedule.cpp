@@ -94,6 +94,7 @@ TEST_CASE("the nearest value named is taken, and none is nearer") {
             const auto refused = schedule.refusal(shape);
             CHECK(schedule.accepts(shape) == !refused);
             if (!refused) return;
+            CHECK(refused->rule.starts_with(schedule.name));
             const bool of_microbatches = refused->field == Refusal::Field::microbatches;
             const auto with = [&](int value) {
                 PipelineShape other = shape;

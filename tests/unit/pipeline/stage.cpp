@@ -154,7 +154,7 @@ TEST_CASE("what is computed again has the same bits, in a smaller frame that hol
                 TestModel model(config, types, {3, 11}, 1, 1, choices);
                 CHECK(run(model, batch) == kept);
                 CHECK(model.frame.peak_bytes() == model.plan.activations);
-                CHECK(model.frame.peak_entries() == model.plan.frame_entries);
+                CHECK(model.frame.peak_entries() == model.plan.executor.frame_entries);
                 CHECK(model.temp.peak() == model.plan.temporaries);
                 CHECK(model.plan.activations < largest);
                 largest = model.plan.activations;

@@ -50,7 +50,7 @@ TEST_CASE("a training step and a validation use exactly what was planned") {
                         train_once(model, batch);
                         CHECK(std::isfinite(model.scalars.loss));
                         CHECK(model.frame.peak_bytes() == model.plan.activations);
-                        CHECK(model.frame.peak_entries() == model.plan.frame_entries);
+                        CHECK(model.frame.peak_entries() == model.plan.executor.frame_entries);
                         CHECK(model.temp.peak() == model.plan.temporaries);
                         CHECK(model.exec.workspace.peak() == model.plan.workspace);
                         model.evaluate(batch);  // throws where it needs more
@@ -95,7 +95,7 @@ TEST_CASE("ranks that divide each sequence keep a part of its activations each")
         const MemoryPlan part = plan_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
                                               {.context = {.exchange = exchange}});
         CHECK(4 * part.activations == whole.activations);
-        CHECK(part.frame_entries == whole.frame_entries);
+        CHECK(part.executor.frame_entries == whole.executor.frame_entries);
         CHECK(part.tables == whole.tables);
     }
 }
@@ -136,7 +136,7 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
         exec.threads = 2;
         exec.workspace = Arena(plan.workspace, "workspace");
         decoder.parameters().refresh_compute(exec, cpu_kernels());
-        Frame frame(plan.activations, plan.frame_entries);
+        Frame frame(plan.activations, plan.executor.frame_entries);
         Arena temp(plan.temporaries, "temporaries");
         StepScalars scalars;
         const auto run = [&](TestBatch& batch, const KvExchange& exchange) {

@@ -18,12 +18,13 @@ double fake_clock() {
     return now_seconds;
 }
 
-// A step: a kernel from 0 to 4, a gather on another thread from 1 to 6, the wait for it from 4 to 6, a
-// collective of the computing thread from 6 to 7.
+// A step: an action from 0 to 6, in it a kernel from 0 to 4, a gather on another thread from 1 to 6, the wait
+// for it from 4 to 6, a collective of the computing thread from 6 to 7.
 void trace_a_step(Tracer& tracer) {
     static const std::string fsdp = "dp_shard", tp = "tp";
     const auto where = std::source_location::current();
     now_seconds = 0;
+    tracer.begin(Action{ActionKind::backward_input, 2, 5});
     tracer.begin("gemm", 2e9, 1e6);
     int64_t gather = 0;
     std::thread([&] {
@@ -36,6 +37,7 @@ void trace_a_step(Tracer& tracer) {
     now_seconds = 6;
     std::thread([&] { tracer.end(gather); }).join();
     tracer.end();
+    tracer.end_action();
     const int64_t sum = tracer.begin(tp, "all_reduce", 100, where);
     now_seconds = 7;
     tracer.end(sum);
@@ -49,20 +51,23 @@ TEST_CASE("tracer: events with thread, kind, time, axis, bytes and call site") {
     trace_a_step(tracer);
     tracer.write(folder / "trace.json");
     const JsonDocument document = JsonDocument::read(folder / "trace.json");
-    std::vector<std::string> lines;
+    std::vector<std::string> lines, tracks;
     for (const JsonView& event : document.root()["traceEvents"].elements()) {
         CHECK(event.integer("pid") == 3);
+        if (event.string("name") == "thread_name") tracks.push_back(event["args"].string("name"));
         if (event.string("ph") != "X") continue;
-        lines.push_back(fmt::format("{} {} thread {} {}+{}", event.string("cat"), event.string("name"),
+        lines.push_back(fmt::format("{} {} track {} {}+{}", event.string("cat"), event.string("name"),
                                     event.integer("tid"), event.number("ts") / 1e6,
                                     event.number("dur") / 1e6));
         if (event.string("cat") != "communication") continue;
         CHECK(event["args"].integer("bytes") > 0);
         CHECK_THAT(event["args"].string("call_site"), Catch::Contains("tracer.cpp:"));
     }
-    CHECK(lines == std::vector<std::string>{
-                       "kernel gemm thread 0 0+4", "communication all_gather thread 1 1+5",
-                       "wait gather_weights thread 0 4+2", "communication all_reduce thread 0 6+1"});
+    CHECK(lines == std::vector<std::string>{"action I stage 2 micro_batch 5 track 0 0+6",
+                                            "kernel gemm track 1 0+4", "communication all_gather track 2 1+5",
+                                            "wait gather_weights track 1 4+2",
+                                            "communication all_reduce track 1 6+1"});
+    CHECK(tracks == std::vector<std::string>{"pipeline actions", "compute", "dp_shard"});
 }
 
 TEST_CASE("tracer: what the computing thread waits for is exposed, the rest is hidden") {
@@ -89,7 +94,7 @@ TEST_CASE("tracer: what has no room is counted, and kernels are handed on") {
         void end() override { ++ended; }
     } count;
     const TemporaryFolder folder;
-    Tracer tracer(0, 2, fake_clock);
+    Tracer tracer(0, 3, fake_clock);
     tracer.hand_on(&count);
     trace_a_step(tracer);
     CHECK(count.begun == 2);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/mesh_factors.hpp"
+
+#include "coeus/base/random.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace coeus::test {
+
+namespace {
+
+bool always(const MeshShape&) {
+    return true;
+}
+bool shards(const MeshShape& mesh) {
+    return mesh.size(fsdp) > 1;
+}
+bool has_tp(const MeshShape& mesh) {
+    return mesh.tp > 1;
+}
+bool has_cp(const MeshShape& mesh) {
+    return mesh.cp > 1;
+}
+bool has_pp(const MeshShape& mesh) {
+    return mesh.pp > 1;
+}
+
+// Sizes that no degree divides evenly but where they must.
+void set_sizes(MeshCase& c, int odd) {
+    c.model = tiny_config();
+    c.model.layers = 3;
+    c.model.heads = c.model.kv_heads = 8;
+    c.model.head_dim = 4;
+    c.model.ffn_hidden = odd ? 23 : 24;
+    c.model.vocab = odd ? 37 : 48;
+    if (!odd) c.model.dim = 32;
+    c.seq_len = (odd ? 6 : 4) * c.mesh.cp * c.mesh.tp;
+}
+
+void set_grouped(MeshCase& c, int grouped) {
+    if (grouped && c.mesh.tp * c.mesh.cp <= 4) c.model.kv_heads = 4;
+}
+
+void set_recompute(MeshCase& c, int choice) {
+    c.recompute = {.mode = RecomputeOptions::Mode(choice), .every = 2, .budget = 0.3};
+}
+
+}  // namespace
+
+void set_schedule(MeshCase& c, const Schedule& schedule) {
+    const int ranks = c.mesh.pp, virtual_stages = schedule.default_virtual_stages;
+    c.model.layers = std::max(c.model.layers, int64_t(ranks * virtual_stages - 1));
+    c.pipeline = pipeline_of(schedule.name, ranks, 2 * ranks, virtual_stages, c.model);
+    c.sequences = 2 * ranks;
+}
+
+const std::vector<MeshFactor>& mesh_factors() {
+    static const std::vector<MeshFactor> all = {
+        {2, always, set_sizes},
+        {2, always, set_grouped},
+        {2, always, [](MeshCase& c, int tied) { c.model.tied = tied != 0; }},
+        {2, always, [](MeshCase& c, int more) { c.micro_batches = 1 + more; }},
+        {2, always, [](MeshCase& c, int mask) { c.document_mask = mask != 0; }},
+        {4, always, set_recompute},
+        {3, has_cp, [](MeshCase& c, int n) { c.exchanges.context.exchange = ContextExchange(n); }},
+        {int(schedules().size()), has_pp,
+         [](MeshCase& c, int n) {
+             if (has_pp(c.mesh)) set_schedule(c, schedules()[size_t(n)]);
+         }},
+        {2, has_cp, [](MeshCase& c, int n) { c.exchanges.context.balancing = Balancing(n); }, true},
+        {2, has_tp, [](MeshCase& c, int whole) { c.exchanges.split_loss = whole == 0; }, true},
+        {2, has_tp, [](MeshCase& c, int n) { c.exchanges.overlap_tokens = n != 0; }, true},
+        {2, shards, [](MeshCase& c, int n) { c.gather.weights = Keep(n); }, true},
+        {2, shards, [](MeshCase& c, int n) { c.gather.gradients = Keep(n); }, true},
+        {3, always, [](MeshCase& c, int n) { c.streams = Stream::Mode(n); }, true},
+    };
+    return all;
+}
+
+MeshCase MeshVariant::mesh_case() const {
+    MeshCase c = {.mesh = mesh};
+    for (size_t f = 0; f < choices.size(); ++f) mesh_factors()[f].set(c, choices[f]);
+    return c;
+}
+
+namespace {
+
+// The same numbers on every rank and in every run.
+class Draw {
+public:
+    int operator()(int choices) { return int(random_.u64(count_++) % uint64_t(choices)); }
+
+private:
+    RandomStream random_{11, "cases of meshes"};
+    uint64_t count_ = 0;
+};
+
+}  // namespace
+
+std::vector<MeshVariant> full_product(const std::vector<MeshShape>& meshes) {
+    const std::vector<MeshFactor>& factors = mesh_factors();
+    Draw draw;
+    std::vector<MeshVariant> all;
+    for (const MeshShape& mesh : meshes) {
+        const size_t first = all.size();
+        all.push_back({mesh, MeshChoices(factors.size(), 0)});
+        for (size_t f = 0; f < factors.size(); ++f) {
+            if (!factors[f].matters(mesh)) continue;
+            if (factors[f].drawn) {
+                for (size_t i = first; i < all.size(); ++i) all[i].choices[f] = draw(factors[f].choices);
+                continue;
+            }
+            for (size_t i = first, end = all.size(); i < end; ++i)
+                for (int choice = 1; choice < factors[f].choices; ++choice) {
+                    all.push_back(all[i]);
+                    all.back().choices[f] = choice;
+                }
+        }
+    }
+    return all;
+}
+
+namespace {
+
+constexpr int candidates = 40;  // of which the one with the most new pairs is taken
+
+using Pair = std::tuple<size_t, int, size_t, int>;  // factor and choice, twice
+
+// The pairs of choices that matter on a variant's mesh.
+std::vector<Pair> pairs_of(const MeshVariant& variant) {
+    const std::vector<MeshFactor>& factors = mesh_factors();
+    std::vector<Pair> pairs;
+    for (size_t a = 0; a < factors.size(); ++a)
+        for (size_t b = 0; b < a; ++b)
+            if (factors[a].matters(variant.mesh) && factors[b].matters(variant.mesh))
+                pairs.emplace_back(b, variant.choices[b], a, variant.choices[a]);
+    return pairs;
+}
+
+// All that any of the meshes allows.
+std::set<Pair> pairs_of(const std::vector<MeshShape>& meshes) {
+    const std::vector<MeshFactor>& factors = mesh_factors();
+    std::set<Pair> pairs;
+    for (const MeshShape& mesh : meshes)
+        for (size_t a = 0; a < factors.size(); ++a)
+            for (size_t b = 0; b < a; ++b)
+                if (factors[a].matters(mesh) && factors[b].matters(mesh))
+                    for (int i = 0; i < factors[b].choices; ++i)
+                        for (int j = 0; j < factors[a].choices; ++j) pairs.emplace(b, i, a, j);
+    return pairs;
+}
+
+}  // namespace
+
+std::vector<MeshVariant> pairwise_complete(const std::vector<MeshShape>& meshes) {
+    const std::vector<MeshFactor>& factors = mesh_factors();
+    Draw draw;
+    std::set<Pair> missing = pairs_of(meshes);
+    const auto new_pairs = [&](const MeshVariant& variant) {
+        return std::ranges::count_if(pairs_of(variant), [&](const Pair& p) { return missing.contains(p); });
+    };
+    std::vector<MeshVariant> all;
+    const auto take = [&](const MeshVariant& variant) {
+        for (const Pair& pair : pairs_of(variant)) missing.erase(pair);
+        all.push_back(variant);
+    };
+    for (const MeshShape& mesh : meshes) take({mesh, MeshChoices(factors.size(), 0)});
+    while (!missing.empty())
+        for (const MeshShape& mesh : meshes) {
+            MeshVariant best;
+            int64_t most = 0;
+            for (int i = 0; i < candidates; ++i) {
+                MeshVariant variant = {mesh, MeshChoices(factors.size(), 0)};
+                for (size_t f = 0; f < factors.size(); ++f)
+                    if (factors[f].matters(mesh)) variant.choices[f] = draw(factors[f].choices);
+                if (const int64_t count = new_pairs(variant); count > most) {
+                    most = count;
+                    best = variant;
+                }
+            }
+            if (most > 0) take(best);
+        }
+    return all;
+}
+
+}  // namespace coeus::test
