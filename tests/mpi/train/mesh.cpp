@@ -44,6 +44,17 @@ TEST_CASE("soak: every factorisation with all that can be combined equals one ra
         CHECK(differs_from_one_rank(variant.mesh_case(), world) == "");
 }
 
+TEST_CASE("16 ranks: meshes of four axes equal one rank", "[.sixteen]") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : all_meshes(16)) {
+        if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
+        const std::vector<MeshVariant> variants = full_product({mesh});
+        CHECK(differs_from_one_rank(variants[++number * 97 % variants.size()].mesh_case(), world, 2) == "");
+    }
+    CHECK(number == 5);
+}
+
 TEST_CASE("mesh: any two choices stand together in a case, and the full product has each case once") {
     for (const int ranks : {1, 2, 4}) {
         const std::vector<MeshShape> meshes = all_meshes(ranks);
