@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
+#include "convert.hpp"
 #include "generate.hpp"
 #include "info.hpp"
 #include "report.hpp"
@@ -15,6 +16,7 @@ const std::vector<Command>& commands() {
         {"train", "train the model that a deck describes, or go on with it", train, train_help},
         {"generate", "write text with a trained model", generate, generate_help},
         {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
+        {"convert", "checkpoints and Hugging Face folders into each other", convert, convert_help},
         {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
         {"schedule", "show a pipeline schedule: timetable, bubble, frames alive", schedule, schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},

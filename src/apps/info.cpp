@@ -236,13 +236,14 @@ void show(const std::string& path, const InfoOptions& options) {
 
 Flags info_flags() {
     Flags flags(
-        "info", "PATH... [--verify] [--model] [--ranks N]", "a file or folder",
+        "info", "PATH... [--verify] [--diff OTHER] [--model] [--ranks N]", "a file or folder",
         "Says what a file or folder is and holds: checkpoints, token files, tokenizers, decks, safetensors\n"
         "files, Hugging Face folders, folders of runs. The content decides, not the name.");
     flags
         .add_switch(
             "verify",
             "also read everything: checksums of a checkpoint, ids of a token file, elements of weights")
+        .add("diff", "OTHER", "", "of weights: compare them with those of another checkpoint, run or folder")
         .add_switch("model", "of a deck: a line for each parameter, with elements and FLOPs per token")
         .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for");
     return flags;
@@ -260,6 +261,13 @@ int info(const Arguments& arguments) {
     const InfoOptions options = {.verify = flags.given("verify"),
                                  .model = flags.given("model"),
                                  .ranks = int(flags.integer("ranks", 0, INT32_MAX))};
+    if (flags.given("diff")) {
+        if (flags.words().size() != 1)
+            throw ConfigError("coeus info --diff: compares one path with another, {} are given",
+                              flags.words().size());
+        show_difference(flags.words()[0], flags.text("diff"));
+        return 0;
+    }
     for (size_t i = 0; i < flags.words().size(); ++i) {
         if (i > 0) fmt::print("\n");
         show(flags.words()[i], options);

@@ -174,8 +174,8 @@ void Safetensors::read(const std::string& name, Tensor out, int64_t first) const
     convert_elements(out.data, out.dtype, from.data + first * size_of(from.dtype), from.dtype, out.count());
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata) {
     Json header = Json::object();
     if (!metadata.empty()) {
         Json texts = Json::object();
@@ -183,27 +183,36 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
         header.set("__metadata__", std::move(texts));
     }
     int64_t offset = 0;
-    for (const auto& [name, tensor] : tensors) {
-        const auto* known =
-            std::find_if(std::begin(dtypes), std::end(dtypes),
-                         [dtype = tensor.dtype](const auto& pair) { return pair.second == dtype; });
-        require(known != std::end(dtypes) && tensor.dense(), "a tensor that safetensors files cannot hold");
-        Json shape = Json::array();
-        for (int i = 0; i < tensor.shape.rank; ++i) shape.push(tensor.shape[i]);
+    for (const auto& [name, dtype, shape] : entries) {
+        const auto* known = std::find_if(std::begin(dtypes), std::end(dtypes),
+                                         [of = dtype](const auto& pair) { return pair.second == of; });
+        require(known != std::end(dtypes), "a tensor that safetensors files cannot hold");
+        Json extents = Json::array();
+        for (int i = 0; i < shape.rank; ++i) extents.push(shape[i]);
+        const int64_t bytes = shape.count() * size_of(dtype);
         Json entry = Json::object();
-        entry.set("dtype", known->first).set("shape", std::move(shape));
-        entry.set("data_offsets", std::vector<int64_t>{offset, offset + tensor.bytes()});
+        entry.set("dtype", known->first).set("shape", std::move(extents));
+        entry.set("data_offsets", std::vector<int64_t>{offset, offset + bytes});
         header.set(name, std::move(entry));
-        offset += tensor.bytes();
+        offset += bytes;
     }
     std::string text = header.text();
     text.resize(size_t(round_up(int64_t(text.size()), 8)), ' ');  // elements begin at a multiple of 8
     const auto length = uint64_t(text.size());
-    const std::string part = path + ".part";
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+    std::vector<SafetensorsEntry> entries;
+    for (const auto& [name, tensor] : tensors) {
+        require(tensor.dense(), "a tensor that safetensors files cannot hold");
+        entries.push_back({name, tensor.dtype, tensor.shape});
+    }
+    const std::string header = safetensors_header(entries, metadata), part = path + ".part";
     RawFile file = RawFile::create(part);
-    file.write(&length, 8, 0);
-    file.write(text.data(), int64_t(length), 8);
-    int64_t position = 8 + int64_t(length);
+    file.write(header.data(), int64_t(header.size()), 0);
+    auto position = int64_t(header.size());
     for (const auto& [name, tensor] : tensors) {
         file.write(tensor.data, tensor.bytes(), position);
         position += tensor.bytes();

@@ -116,7 +116,15 @@ void to_half_split(Tensor out, Tensor in, int64_t heads) {
 
 namespace {
 
-void load_one(const std::string& folder, const Safetensors& weights, const HubTensor& tensor) {
+/// A tensor that is part of no model: constants that old files carry, and a head that is the embedding's
+/// table.
+bool is_ignored(const std::string& name) {
+    return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
+}
+
+}  // namespace
+
+void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor) {
     const Safetensors::Entry& entry = weights.entry(tensor.name);
     if (entry.shape != tensor.shape)
         throw ConfigError("{} is of another model: {} is {} in the file, {} in this model", folder,
@@ -136,25 +144,20 @@ void load_one(const std::string& folder, const Safetensors& weights, const HubTe
     }
 }
 
-/// A tensor that is part of no model: constants that old files carry, and a head that is the embedding's
-/// table.
-bool is_ignored(const std::string& name) {
-    return name.ends_with("rotary_emb.inv_freq") || name == "lm_head.weight";
-}
-
-}  // namespace
-
-void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors) {
-    const Safetensors weights = Safetensors::open(folder);
+void check_hub_weights(const std::string& folder, const Safetensors& weights,
+                       const std::vector<HubTensor>& tensors) {
     std::set<std::string> taken;
-    for (const HubTensor& tensor : tensors) {
-        load_one(folder, weights, tensor);
-        taken.insert(tensor.name);
-    }
+    for (const HubTensor& tensor : tensors) taken.insert(tensor.name);
     for (const std::string& name : weights.names())
         if (!taken.contains(name) && !is_ignored(name))
             throw ConfigError("{} is of another model: it has '{}', which no parameter of this model takes",
                               folder, name);
+}
+
+void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors) {
+    const Safetensors weights = Safetensors::open(folder);
+    for (const HubTensor& tensor : tensors) read_hub_tensor(folder, weights, tensor);
+    check_hub_weights(folder, weights, tensors);
 }
 
 }  // namespace coeus

@@ -80,6 +80,7 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
         {"pieces of a reduction", reduction},
         {"RoPE table", tables},
         {"cache of keys and values", cache},
+        {"copies for checkpoints", copies},
         {"buffers of libraries", libraries},
     };
     std::erase_if(all, [](const auto& term) { return term.second == 0; });

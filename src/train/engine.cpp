@@ -93,6 +93,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
     plan_.reduction = mesh.reduction_bytes();
+    if (options.copies_state)
+        plan_.copies = (plan_.state.master + plan_.state.moments) / mesh.size(dp_replicate);
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
     if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
 }

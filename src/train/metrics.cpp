@@ -77,6 +77,13 @@ std::string json_line(const ValidationMetrics& m) {
     return line.text();
 }
 
+std::string json_line(const CheckpointMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.at_step).set("checkpoint_step", m.step).set("checkpoint_gib", m.gib);
+    line.set("checkpoint_s", m.seconds).set("checkpoint_stall_s", m.seconds_waited);
+    return line.text();
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& file, int64_t resumed_step) : path_(file) {
     // beside the old file, which stands until the new one is whole
     const std::filesystem::path part = file.string() + ".part";

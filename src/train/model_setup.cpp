@@ -2,7 +2,6 @@
 #include "coeus/train/model_setup.hpp"
 
 #include "coeus/file/json.hpp"
-#include "coeus/io/hub.hpp"
 
 namespace coeus {
 
@@ -118,6 +117,34 @@ DecoderConfig model_from_hub(const std::string& folder) {
     return model;
 }
 
+HubConfig hub_config_of(const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    if (model.norm_type != NormType::rms_norm)
+        throw ConfigError(
+            "a model with norm_type \"{}\" has no counterpart in a Hugging Face folder: {} has "
+            "RMS norms",
+            name_of(model.norm_type), family.hub_architecture);
+    HubConfig hub{.architecture = family.hub_architecture,
+                  .hidden_size = model.dim,
+                  .layers = model.layers,
+                  .heads = model.heads,
+                  .kv_heads = model.kv_heads,
+                  .head_dim = model.head_dim,
+                  .intermediate_size = model.ffn_hidden,
+                  .vocab_size = model.vocab,
+                  .max_positions = model.max_seq_len,
+                  .rope_theta = model.rope_theta,
+                  .rms_norm_eps = model.norm_eps,
+                  .rope_scaling = {},
+                  .tied = model.tied};
+    if (const auto& scaling = model.rope_scaling)
+        hub.rope_scaling = HubConfig::RopeScaling{.factor = scaling->factor,
+                                                  .low_freq_factor = scaling->low_frequency,
+                                                  .high_freq_factor = scaling->high_frequency,
+                                                  .original_positions = scaling->original_positions};
+    return hub;
+}
+
 DecoderConfig model_from_deck(const Config& config) {
     const ModelFamily& family = find_family(config.model.name);
     DecoderConfig model = config.model.flavor == "hf" ? model_from_hub(config.model.hf_assets_path)
@@ -131,6 +158,7 @@ DecoderConfig model_from_deck(const Config& config) {
         throw ConfigError("{}.seq_len = {}: {} {} allows at most {}; lower it, or raise model.max_seq_len",
                           validated ? "validation" : "training", seq_len, model.family, model.flavor,
                           model.max_seq_len);
+    if (config.checkpoint.last_save_in_hf) hub_config_of(model);  // refused now, not after the last step
     return model;
 }
 

@@ -55,6 +55,27 @@ std::vector<HubTensor> hub_tensors(const DecoderConfig& model) {
     return hub_tensors(Decoder(model, {}, 1).parameters(), model);
 }
 
+std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
+                                  const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    const std::string group = "model/";
+    std::vector<HubEntry> entries;
+    for (size_t i = 0; i < paths.size(); ++i) {
+        require(paths[i].starts_with(group), "a Hugging Face folder holds weights alone");
+        const HubName hub = family.hub_name(paths[i].substr(group.size()), model);
+        entries.push_back({hub.name, shapes[i], hub.rotated_heads});
+    }
+    return entries;
+}
+
+std::vector<std::string> checkpoint_paths(const DecoderConfig& model) {
+    std::vector<std::string> paths;
+    const Decoder decoder(model, {}, 1);
+    for (const Storage* storage : decoder.parameters().model())
+        for (const Param& param : storage->params()) paths.push_back("model/" + param.name);
+    return paths;
+}
+
 Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
     if (is_hub_) {
         path_ = tokenizer_folder_ = path.string();

@@ -66,6 +66,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.streams = Stream::Mode::threaded;
+    options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;
 }

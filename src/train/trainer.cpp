@@ -5,12 +5,14 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/io/convert_weights.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
 #include "coeus/train/memory_advice.hpp"
 #include "coeus/train/memory_snapshot.hpp"
 #include "coeus/train/model_setup.hpp"
+#include "coeus/train/pretrained.hpp"
 #include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
 
@@ -98,6 +100,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         folder_.write_deck(config_);
     });
     if (config_.checkpoint.create_seed_checkpoint) return;  // there will be nothing to measure
+    if (saves_beside(config_)) beside_.emplace(checkpoint_, mesh_.world(), full_state());
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
     together(mesh_.world(), [&] {
@@ -108,7 +111,6 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
 void Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
-    const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp_replicate], true); };
     std::optional<Checkpoint::Loaded> loaded;
     if (options.create_seed_checkpoint && !list_checkpoints(checkpoint_.folder()).empty())
         throw ConfigError(
@@ -238,12 +240,14 @@ void Trainer::train_step(const StepBatch& batch) {
                                 ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
                                 : -std::numeric_limits<double>::infinity();
     loss_max_ = mesh_[dp].all_reduce(own_mean, Reduce::max);
+    if (beside_) beside_->wait_for_copies();
     if (!engine_.update()) stop_not_finite();
     sample_ += global_batch_;
     tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
 }
 
-void Trainer::stop_not_finite() const {
+void Trainer::stop_not_finite() {
+    if (beside_) report_saved(beside_->finish());
     const std::vector<StepFile> good = list_checkpoints(checkpoint_.folder());
     throw NotFiniteError(
         fmt::format("step {}: loss {} and gradient norm {} are not both finite; the optimizer step was not "
@@ -310,35 +314,77 @@ TrainRecord Trainer::record() const {
 }
 
 void Trainer::save_seed() {
-    const std::string path = checkpoint_.save(
-        record(), checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], true));
+    const Checkpoint::Saved saved = checkpoint_.save(record(), full_state());
     log::info(
         "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
         "without "
         "one, ranks start from the same weights for the same debug.seed",
-        path);
+        saved.path);
+}
+
+std::vector<CheckpointTensor> Trainer::full_state() const {
+    return checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], true);
 }
 
 void Trainer::save() {
     const auto& options = config_.checkpoint;
     if (!options.enable || options.load_only) return;
+    if (beside_) report_saved(beside_->poll());
     const bool last = step_ == config_.training.steps;
     const bool due =
         last || step_ % options.interval == 0 || (step_ == 1 && options.enable_first_step_checkpoint);
     if (!due) return;
-    const Timer timer;
-    const Parameters& parameters = engine_.decoder().parameters();
-    const std::string path =
-        checkpoint_.save(record(), checkpoint_tensors(parameters, mesh_[dp_replicate], true));
-    if (first_rank()) log::info("Saved {} in {:.2f} s", path, timer.seconds());
-    if (last && options.last_save_model_only) {
-        const Dtype dtype = options.export_dtype == "bfloat16"  ? Dtype::bf16
-                            : options.export_dtype == "float16" ? Dtype::f16
-                                                                : Dtype::f32;
-        const std::string model = checkpoint_.export_model(
-            record(), checkpoint_tensors(parameters, mesh_[dp_replicate], false), dtype);
-        if (first_rank()) log::info("Saved the model alone as {} ({})", model, options.export_dtype);
+    if (beside_) report_saved(beside_->finish());
+    if (beside_ && !last) {
+        beside_->begin(record());
+        return;
     }
+    const Timer timer;
+    const Checkpoint::Saved saved = checkpoint_.save(record(), full_state());
+    const double seconds = timer.seconds();
+    report_saved(SavedCheckpoint{step_, saved, seconds, seconds});
+    if (last && options.last_save_model_only) export_model();
+}
+
+void Trainer::export_model() {
+    const std::string& type = config_.checkpoint.export_dtype;
+    const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
+    const std::vector<CheckpointTensor> weights =
+        checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], false);
+    const std::string path = config_.checkpoint.last_save_in_hf
+                                 ? export_hub(weights, dtype)
+                                 : checkpoint_.export_model(record(), weights, dtype).path;
+    if (first_rank()) log::info("Saved the model alone as {} ({})", path, type);
+}
+
+std::string Trainer::export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype) {
+    const std::string folder = (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step_)).string();
+    std::vector<std::string> paths;
+    std::vector<Shape> shapes;
+    for (const CheckpointTensor& tensor : weights) {
+        paths.push_back(tensor.path);
+        shapes.push_back(tensor.shape);
+    }
+    // of a run that took this step before
+    on_first_rank(mesh_.world(), [&] { std::filesystem::remove_all(folder); });
+    HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
+                     config_.model.hf_assets_path, mesh_.world());
+    write_hub(writer, weights, mesh_.world());
+    return folder;
+}
+
+void Trainer::report_saved(const std::optional<SavedCheckpoint>& done) {
+    if (!done || !first_rank()) return;
+    const bool beside = done->seconds_waited < done->seconds;
+    log::info("Saved {}: {} in {:.2f} s, {}/s{}", done->saved.path, bytes_text(double(done->saved.bytes)),
+              done->seconds, bytes_text(double(done->saved.bytes) / done->seconds),
+              beside ? fmt::format(", of which training waited {:.2f} s", done->seconds_waited) : "");
+    if (metrics_)
+        metrics_->write(json_line(CheckpointMetrics{.step = done->step,
+                                                    .at_step = step_,
+                                                    .gib = double(done->saved.bytes) / gib,
+                                                    .seconds = done->seconds,
+                                                    .seconds_waited = done->seconds_waited}));
 }
 
 }  // namespace coeus

@@ -59,6 +59,33 @@ TEST_CASE("program: a run goes on with another number of ranks") {
     CHECK_THAT(again.output, Contains("already at step 6"));
 }
 
+TEST_CASE("program: checkpoints written while training goes on are those written at once") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = saving + Arguments{"--checkpoint.interval=1", "--checkpoint.keep_latest_k=0",
+                                              "--checkpoint.no_last_save_model_only"};
+    train_tiny(folder / "at_once", data, more, 2);
+    for (const char* mode : {"async", "async_with_pinned_mem"}) {
+        CAPTURE(mode);
+        const fs::path run = folder / mode;
+        const Arguments beside = more + Arguments{std::string("--checkpoint.async_mode=") + mode};
+        const Outcome begun = train_tiny(run, data, beside + Arguments{steps(3)}, 2);
+        const Outcome resumed = train_tiny(run, data, beside, 1);
+        CHECK_THAT(begun.output, Contains("copies for checkpoints") && Contains("of which training waited"));
+        CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(3)));
+        CHECK(files_in(run / "checkpoint") == files_in(folder / "at_once/checkpoint"));
+        for (int64_t step : {1, 2, 3})
+            CHECK(differing_arrays(run / checkpoint_of(step), folder / "at_once" / checkpoint_of(step)) ==
+                  std::vector<std::string>{});
+        const MetricLines lines = read_metrics(run);
+        REQUIRE(lines.checkpoints.size() == 6);
+        for (const auto& line : lines.checkpoints) {
+            CHECK(line.at_step >= line.step);
+            CHECK(line.seconds_waited <= line.seconds);
+        }
+    }
+}
+
 TEST_CASE("program: damaged and foreign checkpoints") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";

@@ -84,6 +84,11 @@ MetricLines read_metrics(const fs::path& dump_folder) {
             lines.validations.push_back({.step = line.integer("step"),
                                          .loss = line.number("validation_loss"),
                                          .tokens = line.integer("validation_tokens")});
+        else if (line.contains("checkpoint_step"))
+            lines.checkpoints.push_back({.step = line.integer("checkpoint_step"),
+                                         .at_step = line.integer("step"),
+                                         .seconds = line.number("checkpoint_s"),
+                                         .seconds_waited = line.number("checkpoint_stall_s")});
         else
             lines.steps.push_back({.step = line.integer("step"),
                                    .loss = line.number("loss"),

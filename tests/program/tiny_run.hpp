@@ -59,9 +59,14 @@ struct ValidationLine {
     double loss = 0;
     int64_t tokens = 0;
 };
+struct CheckpointLine {
+    int64_t step = 0, at_step = 0;
+    double seconds = 0, seconds_waited = 0;
+};
 struct MetricLines {
     std::vector<StepLine> steps;
     std::vector<ValidationLine> validations;
+    std::vector<CheckpointLine> checkpoints;
     std::vector<double> losses() const;
 };
 MetricLines read_metrics(const std::filesystem::path& dump_folder);

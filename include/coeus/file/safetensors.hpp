@@ -54,6 +54,16 @@ private:
     std::map<std::string, Entry> entries_;
 };
 
+/// What a file says of a tensor before its elements.
+struct SafetensorsEntry {
+    std::string name;
+    Dtype dtype;  ///< f64, f32, f16, bf16, i64, i32 or u8
+    Shape shape;
+};
+/// The beginning of a file, length and header, with these tensors behind each other after it.
+std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                               const std::map<std::string, std::string>& metadata = {});
+
 struct NamedTensor {
     std::string name;
     Tensor tensor;  ///< dense; f64, f32, f16, bf16, i64, i32 or u8

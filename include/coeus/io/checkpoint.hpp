@@ -60,13 +60,24 @@ public:
 
     const std::string& folder() const { return folder_; }
 
-    /// Writes step-<step>.h5 and removes what keep_latest allows. Returns its path. SystemError (disk full,
-    /// no permission) names the file and the newest good checkpoint, which stands; nothing half-written
-    /// remains.
-    std::string save(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const;
+    struct Saved {
+        std::string path;
+        int64_t bytes = 0;  ///< of all arrays
+    };
+    /// Writes step-<step>.h5 and removes what keep_latest allows. CollectiveError (disk full, no permission)
+    /// names the file and the newest good checkpoint, which stands; nothing half-written remains.
+    Saved save(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const;
     /// Writes model-<step>.h5: the weights alone, in this type. Never loaded by a resume.
-    std::string export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
-                             Dtype dtype) const;
+    Saved export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
+                       Dtype dtype) const;
+
+    /// For who writes by himself (async_checkpoint.hpp): the file of a step, what is to be done when it
+    /// stands under its name, and the error that save() would throw.
+    std::string path_of(int64_t step) const;
+    /// What a killed run left behind. Nothing may be under way.
+    void remove_unfinished() const;
+    void saved(int64_t step) const;
+    [[noreturn]] void fail(const std::string& path, const std::string& reason) const;
 
     struct Loaded {
         std::string path;
@@ -80,8 +91,8 @@ public:
     Loaded load_step(int64_t step, const std::vector<CheckpointTensor>& tensors) const;
 
 private:
-    std::string write(const std::string& name, const TrainRecord& train,
-                      const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) const;
+    Saved write(const std::string& path, const TrainRecord& train,
+                const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) const;
     std::string folder_;
     int64_t keep_latest_;
     const Communicator& ranks_;

@@ -62,6 +62,11 @@ struct HubTensor {
     int64_t rotated_heads = 0;  ///< > 0: the rows are reordered from half-split to interleaved
 };
 
+/// Reads one of them, of these weights. ConfigError as below.
+void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor);
+/// ConfigError where the weights have a tensor that none of these takes.
+void check_hub_weights(const std::string& folder, const Safetensors& weights,
+                       const std::vector<HubTensor>& tensors);
 /// Reads all of these from a folder. ConfigError: a tensor missing, of another shape or type, or one there
 /// that no parameter takes. Not collective.
 void load_hub_weights(const std::string& folder, const std::vector<HubTensor>& tensors);

@@ -31,6 +31,7 @@ struct MemoryPlan {
     int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
     int64_t tables = 0;     ///< RoPE
     int64_t cache = 0;      ///< keys and values of generation
+    int64_t copies = 0;     ///< of weights and moments, for checkpoints written beside the training
     int64_t libraries = 0;  ///< filled in by library_bytes
 
     /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
@@ -38,7 +39,7 @@ struct MemoryPlan {
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
-               temporaries + workspace + batches + reduction + tables + cache + libraries;
+               temporaries + workspace + batches + reduction + tables + cache + copies + libraries;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;

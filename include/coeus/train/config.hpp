@@ -245,6 +245,8 @@ std::string options_markdown();
 Dtype storage_dtype(const Config& config);
 /// Of activations and GEMMs: float64 where training.dtype is, else training.mixed_precision_param.
 Dtype compute_dtype(const Config& config);
+/// Checkpoints are written while training goes on.
+bool saves_beside(const Config& config);
 
 /// Local batches that one rank sums into a step: global_batch_size / (local_batch_size x dp_degree).
 /// ConfigError where that is not a whole number; names the nearest batch size that is.

@@ -37,6 +37,7 @@ struct EngineOptions {
     ExchangeOptions exchanges;                   ///< where it divides sequences or layers
     Stream::Mode streams = Stream::Mode::eager;  ///< what runs communication beside the computation
     RecomputeOptions recompute;
+    bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
     PipelineOptions pipeline;
 };
 

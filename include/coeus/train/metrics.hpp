@@ -42,12 +42,20 @@ struct ValidationMetrics {
     double memory_gib = 0, memory_percent = 0;
 };
 
+struct CheckpointMetrics {
+    int64_t step = 0;     ///< that was saved
+    int64_t at_step = 0;  ///< at which it stood under its name
+    double gib = 0;
+    double seconds = 0, seconds_waited = 0;  ///< of the saving; of those, training waited
+};
+
 /// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; `color` as torchtitan colours it.
 std::string console_line(const StepMetrics& m, bool color);
 std::string console_line(const ValidationMetrics& m, bool color);
 /// One line of metrics.jsonl, full digits.
 std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
+std::string json_line(const CheckpointMetrics& m);
 
 /// Appends to metrics.jsonl. Lines of steps after `resumed_step`, of a run that ended past its last
 /// checkpoint, are dropped first: every step stands in the file once.

@@ -2,6 +2,7 @@
 // From the deck to the model's shapes, and back from a checkpoint's description.
 #pragma once
 
+#include "coeus/io/hub.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/train/config.hpp"
 
@@ -14,6 +15,10 @@ DecoderConfig model_from_deck(const Config& config);
 /// The shapes of config.json in a Hugging Face folder. ConfigError where it is damaged or of a model not
 /// built yet.
 DecoderConfig model_from_hub(const std::string& folder);
+
+/// Its inverse. ConfigError where transformers' model of this architecture has nothing like it (another
+/// norm).
+HubConfig hub_config_of(const DecoderConfig& model);
 
 /// The description a checkpoint carries: JSON with every field.
 std::string describe_model(const DecoderConfig& model);

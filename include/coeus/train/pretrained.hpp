@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
-#include "coeus/io/hub.hpp"
+#include "coeus/io/hub_writer.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/state/parameters.hpp"
 
@@ -16,12 +16,20 @@ namespace coeus {
 /// The tensors that a Hugging Face folder with this model's weights holds: names and shapes, without memory.
 std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
 
+/// What a folder with these arrays of a checkpoint holds ("model/norm.weight"), one for one.
+std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
+                                  const DecoderConfig& model);
+/// Paths in a checkpoint of the tensors of hub_tensors(model), one for one.
+std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
+
 class Pretrained {
 public:
     /// ConfigError: there are no weights, they are damaged, or the model is not built yet.
     explicit Pretrained(const std::filesystem::path& path);
 
     const DecoderConfig& model() const { return model_; }
+    /// A Hugging Face folder, not a checkpoint.
+    bool is_hub() const { return is_hub_; }
     const std::string& path() const { return path_; }
     /// Folder (or file) of the tokenizer it was trained with.
     const std::string& tokenizer_folder() const { return tokenizer_folder_; }

@@ -5,7 +5,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/cpu.hpp"
-#include "coeus/io/checkpoint.hpp"
+#include "coeus/io/async_checkpoint.hpp"
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/data.hpp"
@@ -40,12 +40,16 @@ private:
     void report(const StepBatch& batch);
     void save();
     void save_seed();
+    void export_model();
+    std::string export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype);
+    void report_saved(const std::optional<SavedCheckpoint>& done);
+    std::vector<CheckpointTensor> full_state() const;
     void validate();
     void report_profile();
     void write_page() const;
     bool snapshot_due() const;
     TrainRecord record() const;
-    [[noreturn]] void stop_not_finite() const;
+    [[noreturn]] void stop_not_finite();
     bool first_rank() const { return mesh_.world().rank() == 0; }
 
     Config config_;
@@ -58,6 +62,7 @@ private:
     Engine engine_;
     LrSchedule schedule_;
     Checkpoint checkpoint_;
+    std::optional<AsyncCheckpoint> beside_;  ///< where checkpoints are written while training goes on
     std::optional<double> peak_flops_;
     std::optional<Evaluator> evaluator_;
     std::optional<MetricsFile> metrics_;          ///< of rank 0

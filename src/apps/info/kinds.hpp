@@ -23,6 +23,8 @@ void show_deck(const std::string& file, const InfoOptions& options);
 /// A .safetensors file, its index, or a folder with one.
 void show_safetensors(const std::string& place, const InfoOptions& options);
 void show_hub_folder(const std::string& folder, const InfoOptions& options);
+/// Of two checkpoints, runs or Hugging Face folders.
+void show_difference(const std::string& path, const std::string& other);
 void show_run_folder(const std::string& folder, const InfoOptions& options);
 
 /// "  name           value"

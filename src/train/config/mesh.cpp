@@ -13,6 +13,12 @@ Dtype storage_dtype(const Config& config) {
     return config.training.dtype == "bfloat16" ? Dtype::bf16 : Dtype::f32;
 }
 
+bool saves_beside(const Config& config) {
+    const Config::Checkpoint& options = config.checkpoint;
+    return options.enable && !options.load_only && !options.create_seed_checkpoint &&
+           options.async_mode != "disabled";
+}
+
 Dtype compute_dtype(const Config& config) {
     if (config.training.dtype == "float64") return Dtype::f64;
     return config.training.mixed_precision_param == "bfloat16" ? Dtype::bf16 : Dtype::f32;

@@ -133,12 +133,12 @@ std::vector<Option> training_options() {
                   "the weights of that folder are quantized"),
         works(COEUS_FIELD(checkpoint.last_save_model_only),
               "after the last step, write also the weights alone, in export_dtype"),
-        not_built(COEUS_FIELD(checkpoint.last_save_in_hf), "writing Hugging Face folders",
-                  "write the weights after the last step as a Hugging Face folder"),
+        works(COEUS_FIELD(checkpoint.last_save_in_hf),
+              "write the weights after the last step as a Hugging Face folder"),
         works(COEUS_FIELD(checkpoint.export_dtype), "type of the weights written after the last step")
             .one_of({"float32", "bfloat16", "float16"}),
         works(COEUS_FIELD(checkpoint.async_mode), "write checkpoints while training goes on")
-            .one_of({"disabled", "async", "async_with_pinned_mem"}, {"disabled"}),
+            .one_of({"disabled", "async", "async_with_pinned_mem"}),
         works(COEUS_FIELD(checkpoint.keep_latest_k), "number of checkpoints kept; 0: all").obeys(all_or_two),
         works(COEUS_FIELD(checkpoint.load_step), "resume from this step; -1: from the newest")
             .obeys(step_or_newest),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of 1, 2, 4 ranks of one world write and read each other's files.
-#include "coeus/io/checkpoint.hpp"
-
 #include "coeus/comm/together.hpp"
 #include "coeus/device/memory.hpp"
+#include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
 #include "support/support.hpp"
 
@@ -112,7 +111,14 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
             if (group.takes_part && group.number == 0)
                 for (Layout layout : layouts) {
                     const Part part(group.comm, layout, dtype, true);
-                    Checkpoint(name(size, layout), 1, group.comm).save(record, part.tensors);
+                    const Checkpoint checkpoint(name(size, layout), 1, group.comm);
+                    if (layout == Layout::rows) {  // beside
+                        AsyncCheckpoint beside(checkpoint, group.comm, part.tensors);
+                        beside.begin(record);
+                        CHECK(beside.finish().has_value());
+                    } else {
+                        checkpoint.save(record, part.tensors);
+                    }
                 }
             world.barrier();
         }
@@ -142,7 +148,7 @@ TEST_CASE("damage is found by all ranks, and an error of one is the error of all
     const SharedFolder folder(world);
     const Checkpoint checkpoint(folder.path, 0, world);
     Part part(world, Layout::rows, Dtype::f32, true);
-    const std::string path = checkpoint.save(record, part.tensors);
+    const std::string path = checkpoint.save(record, part.tensors).path;
     if (world.rank() == 0) {
         const int64_t at = *hdf5::File::open(path).dataset("model/b.weight").offset() + 20 * 5 * 4;
         std::string bytes = test::read_file(path);

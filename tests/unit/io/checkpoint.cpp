@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/io/checkpoint.hpp"
-
 #include "coeus/device/memory.hpp"
 #include "coeus/file/hdf5.hpp"
+#include "coeus/io/async_checkpoint.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -45,6 +44,13 @@ struct State {
             all.append(static_cast<const char*>(t.local.data), size_t(t.local.bytes()));
         return all;
     }
+    void set_bytes(const std::string& all) {
+        size_t at = 0;
+        for (const auto& t : tensors) {
+            std::memcpy(t.local.data, all.data() + at, size_t(t.local.bytes()));
+            at += size_t(t.local.bytes());
+        }
+    }
 };
 
 TrainRecord record(int64_t step) {
@@ -84,7 +90,7 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder / "deep/checkpoint", 0, self);
     const State saved(dtype);
-    const std::string path = checkpoint.save(record(100), saved.tensors);
+    const std::string path = checkpoint.save(record(100), saved.tensors).path;
     CHECK(path == (folder / "deep/checkpoint/step-00000100.h5").string());
     CHECK(files_in(folder / "deep/checkpoint") == std::vector<std::string>{"step-00000100.h5"});
 
@@ -108,7 +114,7 @@ TEST_CASE("checkpoint: other programs read it", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const State saved(Dtype::bf16);
-    const std::string path = Checkpoint(folder.path(), 0, self).save(record(3), saved.tensors);
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record(3), saved.tensors).path;
     const auto dump = test::run_shell("h5dump -d /model/norm.weight -g /train " + path);
     if (dump.exit_code == 127) return;
     CHECK(dump.exit_code == 0);
@@ -141,7 +147,7 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
         for (int64_t k = 0; k < saved.tensors[i].local.count(); ++k)
             REQUIRE(element(wide.tensors[i].local, k) == element(saved.tensors[i].local, k));
 
-    const std::string path = checkpoint.export_model(record(1), saved.tensors, Dtype::bf16);
+    const std::string path = checkpoint.export_model(record(1), saved.tensors, Dtype::bf16).path;
     CHECK(fs::path(path).filename() == "model-00000001.h5");
     const CheckpointHeader header = read_checkpoint_header(path);
     CHECK_FALSE(header.full);
@@ -199,8 +205,8 @@ TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
     const State good(Dtype::f32), newer(Dtype::f32, 20);
-    const std::string older = checkpoint.save(record(1), good.tensors);
-    const std::string newest = checkpoint.save(record(2), newer.tensors);
+    const std::string older = checkpoint.save(record(1), good.tensors).path;
+    const std::string newest = checkpoint.save(record(2), newer.tensors).path;
     SECTION("truncated") {
         const double share = GENERATE(0.0, 0.01, 0.3, 0.7, 0.9999);
         truncate(newest, share);
@@ -238,7 +244,7 @@ TEST_CASE("checkpoint: damage is located", "[checkpoint]") {
     const Communicator self = Communicator::self();
     State state(Dtype::f32);
     state.add("model/wide.weight", Dtype::f32, {5, 1 << 19}, 0);  // blocks of 2 rows
-    const std::string path = Checkpoint(folder.path(), 0, self).save(record(1), state.tensors);
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record(1), state.tensors).path;
     flip(path, "model/wide.weight", (3 * (int64_t(1) << 19) + 17) * 4);
     flip(path, "model/norm.weight", 1);
     int64_t last = 0;
@@ -290,7 +296,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     }
     SECTION("weights alone do not resume") {
         State state(Dtype::f32);
-        const std::string path = checkpoint.export_model(record(5), state.tensors, Dtype::f32);
+        const std::string path = checkpoint.export_model(record(5), state.tensors, Dtype::f32).path;
         CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),
                           Contains("holds weights alone, without the optimizer's state"));
     }
@@ -317,7 +323,7 @@ TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") 
     const State small(Dtype::f32);
     State large(Dtype::f32);
     large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
-    const std::string good = checkpoint.save(record(1), small.tensors);
+    const std::string good = checkpoint.save(record(1), small.tensors).path;
     const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
     const std::string message_file = folder / "message";
     const pid_t child = fork();
@@ -340,6 +346,65 @@ TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") 
                                                   Contains("File too large") &&
                                                   Contains("the newest good checkpoint is " + good));
     CHECK(verify_checkpoint(good).empty());
+}
+
+TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[checkpoint]") {
+    const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    State state(dtype);
+    state.add("model/wide.weight", dtype, {700, 1000}, 0);
+    const std::string at_once = Checkpoint(folder / "at_once", 0, self).save(record(3), state.tensors).path;
+    const std::string before = state.bytes();
+    const Checkpoint checkpoint(folder / "beside", 2, self);
+    AsyncCheckpoint beside(checkpoint, self, state.tensors);
+    CHECK_FALSE(beside.poll());
+    CHECK_FALSE(beside.finish());
+    for (int64_t step : {1, 2, 3}) {
+        beside.begin(record(step));
+        CHECK_THROWS_AS(beside.begin(record(step + 1)), LogicError);
+        beside.wait_for_copies();
+        state.set_bytes(std::string(before.size(), 1));  // what was copied counts
+        std::optional<SavedCheckpoint> done;
+        if (step == 2)
+            while (!done) done = beside.poll();
+        else
+            done = beside.finish();
+        REQUIRE(done.has_value());
+        CHECK(done->step == step);
+        CHECK(done->seconds >= done->seconds_waited);
+        CHECK(done->saved.path == checkpoint.path_of(step));
+        state.set_bytes(before);
+    }
+    CHECK(files_in(folder / "beside") == std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"});
+    CHECK((test::read_file(checkpoint.path_of(3)) == test::read_file(at_once)));
+}
+
+TEST_CASE("checkpoint: what cannot be written beside is tried twice, and leaves the newest good one",
+          "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const State state(Dtype::f32);
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    AsyncCheckpoint beside(checkpoint, self, state.tensors);
+    beside.begin(record(1));
+    beside.finish();
+    beside.begin(record(2));
+    fs::remove(checkpoint.path_of(2) + ".part");
+    std::string message;
+    try {
+        while (!beside.poll()) {
+        }
+    } catch (const SystemError& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") &&
+                            Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
+    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
+    // and the next one is as good as ever
+    beside.begin(record(3));
+    CHECK(beside.finish().has_value());
+    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
 }
 
 TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {

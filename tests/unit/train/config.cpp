@@ -314,12 +314,12 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
           "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
     CHECK(error_of({"--model.name=qwen3"}) ==
           "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
-    CHECK_THAT(error_of({"--checkpoint.async_mode=async"}), Contains("not built yet"));
+    CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=optimizer"}), Contains("not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // all at once
-    CHECK_THAT(error_of({"--checkpoint.async_mode=async", "--parallelism.expert_parallel_degree=2"}),
-               Contains("expert parallelism is not built yet") && Contains("checkpoint.async_mode"));
+    CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=optimizer", "--parallelism.expert_parallel_degree=2"}),
+               Contains("expert parallelism is not built yet") && Contains("checkpoint.exclude_from_loading"));
     // an option that goes with one of them is kept
     CHECK(config_of({"--parallelism.expert_parallel_comm_backend=deepep"})
               .parallelism.expert_parallel_comm_backend == "deepep");

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// AsyncCheckpoint: saving while training goes on.
+//
+//   main thread     lays the file out | next step's forward and backward | its update | ...   | publishes
+//   beside it                           copies what the update will change | writes the copies
+//
+// The copies hide behind the forward and the backward, which leave weights and moments alone; the thread
+// beside it calls neither MPI nor HDF5.
+#pragma once
+
+#include "coeus/base/clock.hpp"
+#include "coeus/device/memory.hpp"
+#include "coeus/device/stream.hpp"
+#include "coeus/io/checkpoint.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+namespace coeus {
+
+class CheckpointFile;
+
+/// Bytes of the copies of this rank's shares of the tensors.
+int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors);
+
+/// What came of a save.
+struct SavedCheckpoint {
+    int64_t step = 0;
+    Checkpoint::Saved saved;
+    double seconds = 0;         ///< until it stood under its name
+    double seconds_waited = 0;  ///< of these, those that training waited
+};
+
+class AsyncCheckpoint {
+public:
+    /// `tensors`: what every checkpoint will hold; their memory is that of the whole run. Takes the memory of
+    /// the copies. All outlive it.
+    AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks,
+                    std::vector<CheckpointTensor> tensors);
+    /// Waits for the thread; what it wrote and nobody published is left as an unfinished file.
+    ~AsyncCheckpoint();
+
+    /// Collective: lays a file out and begins to fill it. Nothing else may be under way. Errors as those of
+    /// Checkpoint::save.
+    void begin(const TrainRecord& train);
+    /// The tensors are about to change: returns when they are copied.
+    void wait_for_copies();
+    /// Between two steps, collective: gives the file its name if every rank has written its part. What could
+    /// not be written is written once more, and said; CollectiveError where that fails too.
+    std::optional<SavedCheckpoint> poll();
+    /// Collective: waits until nothing is under way.
+    std::optional<SavedCheckpoint> finish();
+
+private:
+    enum class State : int64_t { idle, running, written, failed };
+    void write_beside();
+    std::optional<SavedCheckpoint> conclude();
+
+    const Checkpoint& files_;
+    const Communicator& ranks_;
+    std::vector<CheckpointTensor> tensors_, copies_;
+    Buffer memory_;
+    std::unique_ptr<CheckpointFile> file_;
+    int64_t step_ = 0;
+    int attempts_ = 0;
+    Timer since_begin_;
+    double waited_ = 0;
+    std::atomic<State> state_ = State::idle;
+    std::string failure_;
+    Stream stream_{Stream::Mode::threaded};  // ends before what its work refers to
+    Pending copied_, written_;
+};
+
+}  // namespace coeus

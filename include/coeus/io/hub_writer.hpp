@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// HubWriter: a Hugging Face folder, written by any number of ranks, each the rows that it has: config.json,
+// the weights in one or several safetensors files with their index, and the files of a tokenizer. It is made
+// as <folder>.part and renamed when it is complete.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/file/raw_file.hpp"
+#include "coeus/io/hub.hpp"
+
+#include <optional>
+
+namespace coeus {
+
+/// A tensor as the folder has it.
+struct HubEntry {
+    std::string name;
+    Shape shape;
+    int64_t rotated_heads = 0;  ///< > 0: rows come in interleaved order and go to half-split order
+};
+
+class HubWriter {
+public:
+    static constexpr int64_t usual_file_bytes = int64_t(5) * 1000 * 1000 * 1000;
+
+    /// Makes the files without elements. `tokenizer_folder`: whose tokenizer goes with the weights; "": none.
+    /// No file of weights grows beyond `file_bytes`, unless one tensor is larger. Collective; throws on all
+    /// ranks: ConfigError where `folder` is there already, SystemError where it cannot be made or the disk
+    /// has no room.
+    HubWriter(std::string folder, const HubConfig& config, std::vector<HubEntry> entries, Dtype dtype,
+              const std::string& tokenizer_folder, const Communicator& ranks,
+              int64_t file_bytes = usual_file_bytes);
+    /// Removes the unfinished folder where publish() did not come.
+    ~HubWriter();
+    HubWriter(const HubWriter&) = delete;
+    HubWriter& operator=(const HubWriter&) = delete;
+
+    /// Rows [first_row, +rows) and columns [first_col, +cols) of an entry in our order; all ranks together
+    /// write each element once. No MPI.
+    void write(size_t entry, Tensor rows, int64_t first_row, int64_t first_col);
+    /// Brings everything to the disk and gives the folder its name. Collective.
+    void publish();
+
+    /// Of all tensors.
+    int64_t bytes() const { return bytes_; }
+
+private:
+    struct File {
+        std::string name;
+        std::vector<size_t> entries;
+        std::string header;
+        int64_t bytes = 0;
+    };
+    void divide(int64_t file_bytes);
+    void make_files(const HubConfig& config, const std::string& tokenizer_folder) const;
+    std::string part(const std::string& name) const;
+
+    std::string folder_;
+    std::vector<HubEntry> entries_;
+    Dtype dtype_;
+    const Communicator& ranks_;
+    int64_t bytes_ = 0;
+    std::vector<File> files_;
+    struct Place {
+        size_t file;
+        int64_t offset;
+    };
+    std::vector<Place> places_;                 // of the entries
+    std::vector<std::optional<RawFile>> open_;  // of the files
+    std::vector<std::byte> staging_;
+    bool published_ = false;
+};
+
+/// config.json in the forms of transformers 5 (rope_parameters) and before (rope_theta, rope_scaling).
+void write_hub_config(const std::string& folder, const HubConfig& config, Dtype dtype);
+
+}  // namespace coeus

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info A --diff B: which arrays of two checkpoints, runs or Hugging Face folders differ, and by how
+// much.
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/convert.hpp"
+#include "coeus/io/convert_weights.hpp"
+#include "coeus/train/pretrained.hpp"
+#include "kinds.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+namespace coeus::apps {
+
+namespace {
+
+ArraySource arrays_of(const Pretrained& weights) {
+    return weights.is_hub() ? arrays_of_hub(weights.path(), checkpoint_paths(weights.model()),
+                                            hub_tensors(weights.model()))
+                            : arrays_of_checkpoint(weights.path(), true);
+}
+
+struct Difference {
+    int64_t elements = 0;              // that are not equal
+    double largest = 0;                // of their differences; NaN where one of a pair is
+    double sum = 0, sum_of_first = 0;  // of squares: of the differences, of the first array
+
+    void add(double a, double b) {
+        sum_of_first += a * a;
+        if (a == b) return;
+        ++elements;
+        const double difference = std::fabs(a - b);
+        if (!(difference <= largest)) largest = difference;
+        sum += difference * difference;
+    }
+};
+
+// Both arrays of one shape, a block at a time.
+Difference difference_of(const ArraySource& a, size_t in_a, const ArraySource& b, size_t in_b) {
+    const ArraySource::Array &first = a.arrays[in_a], &second = b.arrays[in_b];
+    const int64_t cols = first.shape.cols(), step = ArraySource::rows_at_a_time(first.shape);
+    std::vector<std::byte> stored;
+    std::vector<double> values[2];
+    Difference difference;
+    for (int64_t row = 0; row < first.shape.rows(); row += step) {
+        const int64_t rows = std::min(step, first.shape.rows() - row), count = rows * cols;
+        for (const int side : {0, 1}) {
+            const Dtype dtype = side == 0 ? first.dtype : second.dtype;
+            stored.resize(size_t(count * size_of(dtype)));
+            values[side].resize(size_t(count));
+            (side == 0 ? a : b)
+                .read(side == 0 ? in_a : in_b, Tensor(stored.data(), dtype, {rows, cols}), row);
+            convert_elements(values[side].data(), Dtype::f64, stored.data(), dtype, count);
+        }
+        for (size_t i = 0; i < size_t(count); ++i) difference.add(values[0][i], values[1][i]);
+    }
+    return difference;
+}
+
+}  // namespace
+
+void show_difference(const std::string& path, const std::string& other) {
+    const Pretrained first(path), second(other);
+    const ArraySource a = arrays_of(first), b = arrays_of(second);
+    std::map<std::string, size_t> in_b;
+    for (size_t i = 0; i < b.arrays.size(); ++i) in_b[b.arrays[i].path] = i;
+    std::vector<std::string> lines, alone;
+    int64_t compared = 0;
+    for (size_t i = 0; i < a.arrays.size(); ++i) {
+        const ArraySource::Array& array = a.arrays[i];
+        const auto found = in_b.find(array.path);
+        if (found == in_b.end()) {
+            alone.push_back(fmt::format("only in {}: {}", first.path(), array.path));
+            continue;
+        }
+        const ArraySource::Array& same = b.arrays[found->second];
+        ++compared;
+        if (array.shape != same.shape)
+            lines.push_back(
+                fmt::format("{:<56} {} and {}", array.path, array.shape.text(), same.shape.text()));
+        else if (const Difference d = difference_of(a, i, b, found->second); d.elements > 0)
+            lines.push_back(
+                fmt::format("{:<56} {} of {} elements, at most by {:.3g}, in all by {:.2g} of its norm",
+                            array.path, with_commas(d.elements), with_commas(array.shape.count()), d.largest,
+                            std::sqrt(d.sum / d.sum_of_first)));
+        in_b.erase(found);
+    }
+    for (const auto& [name, number] : in_b)
+        alone.push_back(fmt::format("only in {}: {}", second.path(), name));
+    fmt::print("{} and {}: {} arrays in both, {} differ\n", first.path(), second.path(), compared,
+               lines.empty() ? "none" : std::to_string(lines.size()));
+    for (const std::string& line : lines) fmt::print("  {}\n", line);
+    constexpr size_t most = 8;
+    for (size_t i = 0; i < std::min(most, alone.size()); ++i) fmt::print("  {}\n", alone[i]);
+    if (alone.size() > most) fmt::print("  ... and {} more that one of them has alone\n", alone.size() - most);
+}
+
+}  // namespace coeus::apps

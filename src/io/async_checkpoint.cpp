@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/io/async_checkpoint.hpp"
+
+#include "checkpoint_file.hpp"
+#include "coeus/comm/together.hpp"
+
+#include <cstring>
+
+namespace coeus {
+
+using namespace checkpoint_format;
+
+namespace {
+
+constexpr int most_attempts = 2;
+constexpr int64_t alignment = 64;
+
+int64_t place_bytes(const CheckpointTensor& tensor, size_t number) {
+    if (!tensor.local) return 0;
+    return round_up(share_of(tensor, number).count * tensor.local.cols() * size_of(tensor.local.dtype),
+                    alignment);
+}
+
+// This rank's shares of the tensors, each whole, in memory behind each other.
+std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>& tensors,
+                                             std::byte* memory) {
+    std::vector<CheckpointTensor> copies = tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const Rows share = share_of(tensors[i], i);
+        const Tensor from = tensors[i].local;
+        copies[i].replica = 0;
+        copies[i].replicas = 1;
+        if (!from) continue;
+        copies[i].local = from.shape.rank == 1 ? Tensor(memory, from.dtype, {share.count})
+                                               : Tensor(memory, from.dtype, {share.count, from.cols()});
+        copies[i].first_row += share.first;
+        memory += place_bytes(tensors[i], i);
+    }
+    return copies;
+}
+
+void copy_rows(Tensor to, Tensor from) {
+    const int64_t row = from.cols() * size_of(from.dtype);
+    if (from.dense()) {
+        std::memcpy(to.data, from.data, size_t(from.bytes()));
+        return;
+    }
+    for (int64_t r = 0; r < from.rows(); ++r)
+        std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, size_t(row));
+}
+
+}  // namespace
+
+int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) bytes += place_bytes(tensors[i], i);
+    return bytes;
+}
+
+AsyncCheckpoint::AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks,
+                                 std::vector<CheckpointTensor> tensors)
+    : files_(files),
+      ranks_(ranks),
+      tensors_(std::move(tensors)),
+      memory_(copied_bytes(tensors_), "copies for checkpoints") {
+    copies_ = lay_out_copies(tensors_, memory_.data());
+}
+
+AsyncCheckpoint::~AsyncCheckpoint() {
+    copied_.forget();
+    written_.forget();
+}
+
+void AsyncCheckpoint::begin(const TrainRecord& train) {
+    require(!file_, "a checkpoint begins while another one is under way");
+    since_begin_.restart();
+    waited_ = 0;
+    step_ = train.step;
+    attempts_ = 1;
+    const std::string path = files_.path_of(step_);
+    files_.remove_unfinished();
+    try {
+        file_ = std::make_unique<CheckpointFile>(path, train, tensors_, std::nullopt, ranks_);
+    } catch (const std::exception& error) {
+        files_.fail(path, error.what());
+    }
+    state_ = State::running;
+    copied_ = stream_.run([this] {
+        for (size_t i = 0; i < tensors_.size(); ++i) {
+            const Rows share = share_of(tensors_[i], i);
+            if (share.count > 0)
+                copy_rows(copies_[i].local, tensors_[i].local.slice_rows(share.first, share.count));
+        }
+    });
+    write_beside();
+    waited_ += since_begin_.seconds();
+}
+
+void AsyncCheckpoint::write_beside() {
+    written_ = stream_.run([this] {
+        failure_.clear();
+        try {
+            file_->write(copies_);
+        } catch (const std::exception& error) {
+            failure_ = error.what();
+        }
+        state_ = failure_.empty() ? State::written : State::failed;
+    });
+}
+
+void AsyncCheckpoint::wait_for_copies() {
+    const Timer timer;
+    copied_.join();
+    waited_ += timer.seconds();
+}
+
+std::optional<SavedCheckpoint> AsyncCheckpoint::poll() {
+    if (!file_) return std::nullopt;
+    const Timer timer;
+    const bool running = ranks_.all_reduce(int64_t(state_ == State::running), Reduce::max) != 0;
+    waited_ += timer.seconds();
+    if (running) return std::nullopt;
+    return conclude();
+}
+
+std::optional<SavedCheckpoint> AsyncCheckpoint::finish() {
+    std::optional<SavedCheckpoint> finished;
+    while (file_) {
+        const Timer timer;
+        written_.join();
+        waited_ += timer.seconds();
+        finished = conclude();
+    }
+    return finished;
+}
+
+// Every rank has written its part, or could not.
+std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
+    const Timer timer;
+    written_.join();
+    try {
+        together(ranks_, [&] {
+            if (!failure_.empty()) throw SystemError(failure_);
+        });
+        file_->publish();
+    } catch (const std::exception& error) {
+        if (attempts_++ < most_attempts) {
+            if (ranks_.rank() == 0)
+                log::warn("{} could not be written beside the training: {}; it is tried once more",
+                          file_->path(), error.what());
+            state_ = State::running;
+            write_beside();
+            waited_ += timer.seconds();
+            return std::nullopt;
+        }
+        const std::string path = file_->path(), reason = error.what();
+        if (ranks_.rank() == 0) file_->discard();
+        file_.reset();
+        state_ = State::idle;
+        files_.fail(path, reason);
+    }
+    files_.saved(step_);
+    const double waited = waited_ + timer.seconds();
+    SavedCheckpoint finished = {step_, {file_->path(), file_->bytes()}, since_begin_.seconds(), waited};
+    file_.reset();
+    state_ = State::idle;
+    return finished;
+}
+
+}  // namespace coeus

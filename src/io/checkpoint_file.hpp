@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// CheckpointFile: a checkpoint on its way to its name. Rank 0 lets HDF5 make the file with all its arrays
+// (contiguous, allocated, unwritten) and tells the others where each begins; then every rank writes its rows
+// at their places; then rank 0 adds the checksums and gives it its name. Writing needs neither MPI nor HDF5,
+// so that a thread can do it beside the training; and with many arrays of a few MB it is 2 to 5 times as fast
+// as collective HDF5 writes on a local disk.
+#pragma once
+
+#include "checkpoint_format.hpp"
+#include "coeus/file/raw_file.hpp"
+
+#include <optional>
+
+namespace coeus {
+
+class CheckpointFile {
+public:
+    /// Makes <path>.part with everything but elements and checksums. `dtype`: all arrays are stored in it;
+    /// none: each in its own. Collective; where it throws, it throws on all ranks.
+    CheckpointFile(std::string path, const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
+                   std::optional<Dtype> dtype, const Communicator& ranks);
+
+    const std::string& path() const { return path_; }
+    /// Elements of all arrays.
+    int64_t bytes() const { return bytes_; }
+
+    /// Writes rows [first_row, +rows) and columns [first_col, +cols) of an array; all ranks together write
+    /// each element once. Neither MPI nor HDF5. SystemError where the disk is full.
+    void write(size_t array, Tensor rows, int64_t first_row, int64_t first_col);
+    /// This rank's shares of all arrays, and to the disk with them. Writes anew what was written before.
+    void write(const std::vector<CheckpointTensor>& tensors);
+    /// Brings to the disk what this rank has written.
+    void sync();
+    /// Checksums and name. Collective, after sync() on every rank; throws on all.
+    void publish();
+    /// Removes what was written. Of rank 0 alone.
+    void discard() const;
+
+private:
+    /// Places in the file: of the elements and of the checksums; -1 for an array without elements.
+    struct Place {
+        int64_t elements = -1, checksums = -1;
+    };
+    static_assert(sizeof(Place) == 16);
+    std::vector<Place> lay_out(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const;
+
+    std::string path_, part_;
+    std::vector<Dtype> types_;  // as stored
+    std::vector<Shape> shapes_;
+    const Communicator& ranks_;
+    int64_t bytes_ = 0;
+    std::vector<Place> places_;
+    std::optional<RawFile> file_;  // from the first write to sync()
+    std::vector<BlockSums> sums_;  // of what this rank has written
+    std::vector<std::byte> staging_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus convert, and Hugging Face folders written after the last step: every bit arrives, whoever writes.
+#include "coeus/file/hdf5.hpp"
+#include "coeus/file/safetensors.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Outcome convert(const fs::path& source, const fs::path& target, const Arguments& more = {}, int ranks = 0) {
+    return run_coeus(Arguments{"convert", source.string(), target.string()} + more, ranks);
+}
+
+void convert_well(const fs::path& source, const fs::path& target, const Arguments& more = {}, int ranks = 0) {
+    const Outcome run = convert(source, target, more, ranks);
+    INFO(run.output);
+    REQUIRE(run.exit_code == 0);
+    CHECK_THAT(run.output, Contains(target.string() + ": ") && Contains(" arrays, "));
+    CHECK_FALSE(fs::exists(target.string() + ".part"));
+}
+
+// Names of tensors whose type, shape or bytes differ, or which one folder has alone.
+std::vector<std::string> differing_tensors(const fs::path& a, const fs::path& b) {
+    const Safetensors first = Safetensors::open(a.string()), second = Safetensors::open(b.string());
+    std::vector<std::string> differ;
+    for (const std::string& name : first.names()) {
+        if (!second.has(name)) {
+            differ.push_back(name);
+            continue;
+        }
+        const auto &x = first.entry(name), &y = second.entry(name);
+        if (x.dtype != y.dtype || x.shape != y.shape ||
+            std::memcmp(x.data, y.data, size_t(x.shape.count() * size_of(x.dtype))) != 0)
+            differ.push_back(name);
+    }
+    for (const std::string& name : second.names())
+        if (!first.has(name)) differ.push_back(name);
+    return differ;
+}
+
+const std::vector<std::string> none;
+
+}  // namespace
+
+TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same bits") {
+    for (const char* name :
+         {"llama2_mha", "llama3_gqa", "llama3_tied", "llama31_rope_scaled", "sharded_bf16", "sharded_f16"}) {
+        CAPTURE(name);
+        const fs::path model = golden(std::string("models/") + name);
+        if (model.empty()) return;
+        const TemporaryFolder folder;
+        const int ranks = std::string(name) == "llama3_gqa" ? 3 : 0;
+        convert_well(model, folder / "weights.h5", {}, ranks);
+        const Outcome verified = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
+        CHECK_THAT(verified.output, Contains("weights alone") && Contains("match their checksum"));
+        convert_well(folder / "weights.h5", folder / "back", {}, ranks);
+        CHECK(differing_tensors(model, folder / "back") == none);
+        CHECK(model_from_hub((folder / "back").string()) == model_from_hub(model.string()));
+    }
+}
+
+TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it, on any mesh") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    const Arguments saving = {"--checkpoint.enable", "--checkpoint.last_save_in_hf",
+                              "--checkpoint.export_dtype=bfloat16", steps(2)};
+    int number = 0;
+    for (const Arguments& mesh :
+         {Arguments{}, Arguments{"--parallelism.tensor_parallel_degree=2"},
+          Arguments{"--parallelism.data_parallel_replicate_degree=2"},
+          Arguments{"--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=4"}}) {
+        CAPTURE(mesh);
+        const fs::path run = folder / std::to_string(number);
+        const Outcome trained = train_tiny(run, folder / "tokens.h5", saving + mesh, 2);
+        const fs::path written = run / "checkpoint/hf-00000002";
+        CHECK_THAT(trained.output, Contains("Saved the model alone as " + written.string() + " (bfloat16)"));
+        const fs::path converted = folder / fmt::format("converted {}", number++);
+        convert_well(run, converted, {"--dtype", "bfloat16"});
+        CHECK(differing_tensors(written, converted) == none);
+        CHECK(read_file(written / "config.json") == read_file(converted / "config.json"));
+    }
+    // a folder can be trained from
+    const Outcome started =
+        train_tiny(folder / "more", folder / "tokens.h5",
+                   {"--model.flavor=hf", "--checkpoint.initial_load_in_hf",
+                    "--model.hf_assets_path=" + (folder / "0/checkpoint/hf-00000002").string(), steps(1)});
+    CHECK_THAT(started.output, Contains("Starting from the weights of"));
+}
+
+TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
+    const fs::path whole = folder / "run" / checkpoint_of(2);
+    convert_well(whole, folder / "same.h5");
+    CHECK(differing_arrays(whole, folder / "same.h5") == none);
+    convert_well(whole, folder / "weights.h5", {"--only", "model", "--dtype", "bfloat16"}, 2);
+    const Outcome info = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
+    CHECK_THAT(info.output, Contains("weights alone") && Contains("bfloat16") && !Contains("float32"));
+    const Outcome same = run_coeus({"info", whole.string(), "--diff", (folder / "same.h5").string()});
+    CHECK(same.exit_code == 0);
+    CHECK_THAT(same.output, Contains(": 63 arrays in both, none differ"));
+    const Outcome rounded = run_coeus({"info", whole.string(), "--diff", (folder / "weights.h5").string()});
+    CHECK_THAT(rounded.output, Contains(": 21 arrays in both, ") && Contains("model/output.weight ") &&
+                                   Contains("of its norm") && Contains("only in " + whole.string()) &&
+                                   Contains("... and 34 more"));
+    // goes on where the first one stood
+    fs::create_directories(folder / "other/checkpoint");
+    fs::rename(folder / "same.h5", folder / "other" / checkpoint_of(2));
+    const Outcome resumed =
+        train_tiny(folder / "other", folder / "tokens.h5", {"--checkpoint.enable", steps(3)});
+    CHECK_THAT(resumed.output, Contains("Resuming from") && Contains("step 2"));
+}
+
+TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
+    const fs::path whole = folder / "run" / checkpoint_of(2), target = folder / "target";
+    const auto refuses = [&](const fs::path& source, const fs::path& to, const Arguments& more,
+                             const std::string& message) {
+        const Outcome run = convert(source, to, more);
+        CAPTURE(run.output);
+        CHECK(run.exit_code == 2);
+        CHECK_THAT(run.output, Contains(message));
+        CHECK_FALSE(fs::exists(target));
+        CHECK_FALSE(fs::exists(target.string() + ".part"));
+    };
+    refuses(whole, folder / "run", {}, "is there already; name another target");
+    refuses(folder / "no.h5", target, {}, "no.h5: there is no such file or folder");
+    refuses(folder / "tokens.h5", target, {}, "is an HDF5 file, but not a checkpoint of Coeus");
+    refuses(whole, target, {"--dtype", "int8"}, "--dtype int8: must be float32, bfloat16 or float16");
+    refuses(whole, target, {"--only", "model"}, "--only model: a Hugging Face folder holds nothing else");
+    refuses(whole, target.string() + ".h5", {"--tokenizer", "x"},
+            "--tokenizer: a checkpoint holds no tokenizer");
+
+    const int64_t at = *hdf5::File::open(whole.string()).dataset("model/norm.weight").offset();
+    std::string bytes = read_file(whole);
+    bytes[size_t(at)] = char(bytes[size_t(at)] ^ 1);
+    write_file(whole, bytes);
+    refuses(whole, target, {}, "is damaged: rows 0 to 31 of model/norm.weight do not match their checksum");
+
+    train_tiny(folder / "other", folder / "tokens.h5",
+               {"--checkpoint.enable", "--model.norm_type=layernorm", steps(1)});
+    refuses(folder / "other", target, {},
+            "norm_type \"layernorm\" has no counterpart in a Hugging Face folder");
+    const Outcome early = run_coeus(
+        tiny_run(folder / "third", folder / "tokens.h5",
+                 {"--checkpoint.enable", "--model.norm_type=layernorm", "--checkpoint.last_save_in_hf"}));
+    CHECK(early.exit_code == 2);
+    CHECK_THAT(early.output, Contains("has no counterpart in a Hugging Face folder"));
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that save every step are killed at random moments: one process, one of two ranks, mpirun. The same
+// line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
+// figures of a run that nobody disturbed.
+#include "coeus/base/clock.hpp"
+#include "coeus/base/random.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <regex>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Victim { process, rank_0, rank_1, mpirun };
+
+std::string quoted(const Arguments& arguments) {
+    std::string line;
+    for (const std::string& argument : arguments) line += " '" + argument + "'";
+    return line;
+}
+
+// The shell line of a run whose victim is killed after so many seconds.
+std::string killed_line(Victim victim, double seconds, const Arguments& arguments) {
+    const std::string kill = fmt::format("timeout --signal=KILL {:.3f} ", seconds),
+                      run = COEUS_PROGRAM + quoted(arguments),
+                      mpirun = "mpirun --oversubscribe --bind-to none ";
+    switch (victim) {
+        case Victim::process: return kill + run;
+        case Victim::mpirun: return kill + mpirun + "-n 2 " + run;
+        case Victim::rank_0: return mpirun + "-n 1 " + kill + run + " : -n 1 " + run;
+        case Victim::rank_1: return mpirun + "-n 1 " + run + " : -n 1 " + kill + run;
+    }
+    return "";
+}
+
+// The largest step in "Saved .../step-00000012.h5" lines, 0 where there is none.
+int64_t last_saved(const std::string& output) {
+    static const std::regex saved("Saved \\S*step-([0-9]+)\\.h5");
+    int64_t last = 0;
+    for (std::sregex_iterator at(output.begin(), output.end(), saved), end; at != end; ++at)
+        last = std::max<int64_t>(last, std::stoll((*at)[1]));
+    return last;
+}
+
+// Ranks of a killed mpirun end by themselves; nothing may be of the run when it is started again.
+void wait_for_processes_of(const fs::path& run) {
+    const std::string find = "pgrep -f '[j]ob.dump_folder=" + run.string() + "( |$)' > /dev/null";
+    run_shell("while " + find + "; do :; done");
+}
+
+void campaign(int rounds, uint64_t seed) {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5",
+                     {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
+    const Arguments saving = {
+        "--checkpoint.enable",           "--checkpoint.interval=1",  "--training.global_batch_size=4",
+        "--training.local_batch_size=2", "--training.dtype=float64", steps(40)};
+    const Timer timer;
+    train_tiny(folder / "undisturbed", folder / "tokens.h5", saving, 2);
+    const double seconds = timer.seconds();
+    const std::vector<double> losses = read_metrics(folder / "undisturbed").losses();
+    const RandomStream random(seed, "moments of a crash");
+    int stopped = 0;
+    for (int round = 0; round < rounds; ++round) {
+        const auto victim = Victim(round % 4);
+        const char* mode = round / 4 % 2 ? "async" : "disabled";
+        const fs::path run = folder / std::to_string(round);
+        const Arguments arguments = tiny_run(
+            run, folder / "tokens.h5", saving + Arguments{std::string("--checkpoint.async_mode=") + mode});
+        const double moment = seconds * random.uniform(uint64_t(round));
+        const Outcome killed = run_shell(
+            "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+            "XDG_CACHE_HOME=/dev/null; " +
+            killed_line(victim, moment, arguments) + " < /dev/null");
+        wait_for_processes_of(run);
+        const Outcome resumed = run_coeus(arguments, 2);
+        CAPTURE(round, mode, moment, killed.output, resumed.output);
+        stopped += killed.exit_code != 0;
+        REQUIRE(resumed.exit_code == 0);
+        if (const int64_t saved = last_saved(killed.output); saved > 0 && saved < 40) {
+            std::smatch from;
+            REQUIRE(
+                std::regex_search(resumed.output, from, std::regex("Resuming from \\S*step-([0-9]+)\\.h5")));
+            CHECK(std::stoll(from[1]) >= saved);
+        }
+        CHECK_FALSE(resumed.output.find("passed over") != std::string::npos);
+        const std::vector<double> all = read_metrics(run).losses();
+        REQUIRE(all.size() == losses.size());
+        for (size_t i = 0; i < all.size(); ++i) CHECK(relatively_close(all[i], losses[i], 1e-10));
+        fs::remove_all(run);
+    }
+    CHECK(stopped > rounds / 4);  // some moments are after the end
+}
+
+}  // namespace
+
+TEST_CASE("A run that is killed at any moment goes on from the last checkpoint that it reported") {
+    campaign(8, 1);
+}
+
+TEST_CASE("soak: runs killed at 200 moments go on", "[.soak]") {
+    campaign(200, 2);
+}
