@@ -132,8 +132,8 @@ int convert(const Arguments& arguments) {
             write_checkpoint(target, record_of(conversion), arrays, conversion.dtype, world, progress);
     }
     if (world.rank() == 0)
-        log::info("{}: {} arrays, {} read, in {}", target, arrays.arrays.size(),
-                  bytes_text(double(arrays.bytes())), duration_text(timer.seconds()));
+        log::info("{}: {} arrays, {} read, in {:.2f} s", target, arrays.arrays.size(),
+                  bytes_text(double(arrays.bytes())), timer.seconds());
     return 0;
 }
 
