@@ -15,6 +15,7 @@
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 namespace coeus {
@@ -89,9 +90,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             first_rank() ? default_peak_cache() : ""),
         Reduce::max);
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
-    load();
+    const bool goes_on = load();
     on_first_rank(mesh_.world(), [&] {
-        if (step_ == 0)
+        if (!goes_on || step_ == 0)
             if (const auto aside = folder_.put_earlier_run_aside(config_))
                 log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
                           aside->string());
@@ -105,7 +106,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     });
 }
 
-void Trainer::load() {
+bool Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
     const auto full_state = [&] { return checkpoint_tensors(parameters, mesh_[dp_replicate], true); };
@@ -131,6 +132,9 @@ void Trainer::load() {
         if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
     }
     parameters.refresh_compute(engine_.exec(), cpu_kernels());
+    std::error_code absent;
+    return loaded && std::filesystem::equivalent(std::filesystem::absolute(loaded->path).parent_path(),
+                                                 checkpoint_.folder(), absent);
 }
 
 void Trainer::resume(const Checkpoint::Loaded& loaded) {

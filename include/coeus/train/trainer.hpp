@@ -34,7 +34,8 @@ public:
     void run();
 
 private:
-    void load();
+    /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
+    bool load();
     void resume(const Checkpoint::Loaded& loaded);
     void train_step(const StepBatch& batch);
     void report(const StepBatch& batch);
