@@ -74,10 +74,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
             log::info("{}", line);
         log::info("{}", data_.summary());
-        epoch_samples_ = data_.training().first_epoch();
-        const double epochs = double(config_.training.steps * global_batch_) / double(epoch_samples_);
-        if (epochs > 1) log::info("All {} steps read it {:.2f} times", config_.training.steps, epochs);
-        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
+        if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
+            log::info("All {} steps read {}", config_.training.steps, passes);
+        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), config_)))
             log::info("Hint: {}", hint);
     }
     require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
@@ -269,7 +268,7 @@ void Trainer::report(const StepBatch& batch) {
     m.grad_norm = scalars.grad_norm;
     m.lr = scalars.learning_rate;
     m.tokens_seen = tokens_seen_;
-    m.epoch = double(sample_) / double(epoch_samples_);
+    m.epoch = double(sample_) / double(data_.training().num_windows());
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     m.resident_gib = double(resident_bytes()) / gib;
