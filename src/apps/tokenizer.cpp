@@ -16,7 +16,9 @@ Flags tokenizer_flags() {
         "tokenizer", "CORPUS... --output FOLDER [--vocab_size N]", "a text file or folder",
         "Trains a byte-level BPE tokenizer and writes tokenizer.json and tokenizer_config.json, in the form "
         "of\n"
-        "Hugging Face, into FOLDER. CORPUS: text files, JSON lines with a \"text\" field, folders of these.");
+        "Hugging Face, into FOLDER. CORPUS: text files, JSON or JSON lines with a \"text\" field, these as "
+        ".gz or\n"
+        ".zst, folders of these.");
     flags.add("output", "FOLDER", "", "where to write; made if absent")
         .add("vocab_size", "N", "2048", "tokens in all, with the 256 bytes, BOS and EOS")
         .add("threads", "N", "0", "0: all cores");

@@ -17,6 +17,11 @@ int train(const Arguments& arguments) {
     log::init({.rank = mpi.world_rank()});
     const CommandLine command_line = parse_command_line(arguments);
     if (command_line.dry_run) {
+        const Config& config = command_line.config;
+        // rank 0 speaks for all, whichever log.ranks names
+        log::init({.rank = mpi.world_rank(),
+                   .color = !config.metrics.disable_color_printing,
+                   .quiet = config.log.quiet});
         if (mpi.world_rank() == 0) dry_run(command_line, mpi.world_size());
         return 0;
     }

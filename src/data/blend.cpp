@@ -96,9 +96,22 @@ SampleStream::SampleStream(std::vector<Sampler> sources, const std::vector<doubl
     require(weights.empty() || weights.size() == sources_.size(), "a weight for each source");
 }
 
+int64_t SampleStream::num_windows() const {
+    int64_t sum = 0;
+    for (const Sampler& source : sources_) sum += source.num_windows();
+    return sum;
+}
+
+double SampleStream::passes(size_t number, int64_t samples) const {
+    return double(samples) * part(number) / double(sources_[number].num_windows());
+}
+
 int64_t SampleStream::first_epoch() const {
     BlendOrder order = order_;
-    for (int64_t i = 0;; ++i) {
+    int64_t periods = INT64_MAX;  // in which no source begins again
+    for (size_t k = 0; k < sources_.size(); ++k)
+        periods = std::min(periods, sources_[k].num_windows() / order.count(k));
+    for (int64_t i = periods * order.period();; ++i) {
         const auto [source, index] = order.place_of(i);
         if (index >= sources_[source].num_windows()) return i;
     }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <future>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace coeus {
 
@@ -48,21 +49,29 @@ Corpus::Kind kind_of(fs::path file) {
     return extension == ".json" ? Corpus::Kind::json : Corpus::Kind::text;
 }
 
-// Recursively, without hidden ones. The order of a folder's entries differs between machines; that of names
-// does not.
+// Recursively and through links, each folder once, so that a link to one above it ends; without hidden ones.
+// The order of a folder's entries differs between machines; that of names does not.
+void add_files(const fs::path& folder, std::unordered_set<std::string>& visited,
+               std::vector<fs::path>& found) {
+    if (!visited.insert(fs::canonical(folder).string()).second) return;
+    std::vector<fs::directory_entry> entries(fs::directory_iterator(folder), {});
+    std::sort(entries.begin(), entries.end());
+    for (const fs::directory_entry& entry : entries) {
+        if (entry.path().filename().string().starts_with(".")) continue;
+        if (entry.is_directory()) add_files(entry.path(), visited, found);
+        if (entry.is_regular_file()) found.push_back(entry.path());
+    }
+}
+
 std::vector<fs::path> files_in(const fs::path& folder) {
+    std::unordered_set<std::string> visited;
     std::vector<fs::path> found;
     try {
-        for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
-            const bool hidden = at->path().filename().string().starts_with(".");
-            if (hidden && at->is_directory()) at.disable_recursion_pending();
-            if (!hidden && at->is_regular_file()) found.push_back(at->path());
-        }
+        add_files(folder, visited, found);
     } catch (const fs::filesystem_error& error) {
         throw ConfigError("{}: this folder, or one in it, cannot be listed: {}", folder.string(),
                           error.code().message());
     }
-    std::sort(found.begin(), found.end());
     return found;
 }
 

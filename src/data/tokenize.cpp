@@ -154,7 +154,7 @@ private:
 };
 
 std::string content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
-    return hash_text(hash_of("tokens 1 " + tokenizer.hash() + " " + hash_text(corpus.content_hash())));
+    return hash_text(hash_of("tokens 2 " + tokenizer.hash() + " " + hash_text(corpus.content_hash())));
 }
 
 // What the file holds where it was made of this content; nothing where it must be made.

@@ -115,6 +115,14 @@ std::string cpu_vector_level() {
     return __builtin_cpu_supports("avx") ? "avx" : "no avx";
 }
 
+bool built_for_avx512_bf16() {
+#ifdef __AVX512BF16__
+    return true;
+#else
+    return false;
+#endif
+}
+
 bool built_for_avx2() {
 #ifdef __AVX2__
     return true;

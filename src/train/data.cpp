@@ -139,6 +139,17 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .subset = held_out ? Subset::held_out : Subset::all}));
 }
 
+std::string TrainingData::passes(int64_t samples) const {
+    std::vector<std::string> all;
+    bool repeats = false;
+    for (size_t k = 0; k < files_.size(); ++k) {
+        const double passes = training_->passes(k, samples);
+        repeats |= passes > 1;
+        all.push_back(fmt::format("{} {:.2f} times", files_.size() == 1 ? "it" : files_[k]->path(), passes));
+    }
+    return repeats ? join(all, ", ") : "";
+}
+
 std::string TrainingData::summary() const {
     std::string text;
     for (size_t k = 0; k < files_.size(); ++k) {

@@ -12,14 +12,55 @@
 
 namespace coeus {
 
-StartFacts start_facts(const CpuShare& cpu, int local_ranks, const std::filesystem::path& dump_folder) {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<Place> places_of(const Config& config) {
+    std::vector<Place> places;
+    const auto add = [&](const char* option, const fs::path& path, bool is_written) {
+        places.push_back({option, path.string(), file_system_of(path), is_written});
+    };
+    const fs::path root = config.job.dump_folder;
+    add("job.dump_folder", root, true);
+    if (config.checkpoint.enable && !config.checkpoint.load_only) {
+        add("checkpoint.folder", root / config.checkpoint.folder, true);
+        const bool inside = fs::path(config.checkpoint.folder).is_relative();
+        if (inside && places[0].file_system == places[1].file_system) places.pop_back();
+    }
+    const auto add_data = [&](const char* option, const Words& paths) {
+        if (!paths.empty()) add(option, paths[0], false);
+    };
+    add_data("training.dataset_path", config.training.dataset_path);
+    if (config.validation.enable) add_data("validation.dataset_path", config.validation.dataset_path);
+    return places;
+}
+
+// "" where nothing is off.
+std::string hint_of(const Place& place) {
+    const char* const better = "a local disk or a parallel file system (Lustre, GPFS, BeeGFS)";
+    const bool in_memory = place.file_system == "tmpfs" || place.file_system == "ramfs";
+    if (place.file_system.empty() || (in_memory && !place.is_written)) return "";
+    if (in_memory)
+        return fmt::format(
+            "{} lies in memory ({}): what the run writes takes memory from it and is lost when the "
+            "machine restarts; choose a folder on a disk as {}",
+            place.path, place.file_system, place.option);
+    return fmt::format("{} lies on network storage ({}): {} may be slow there; choose {} as {}", place.path,
+                       place.file_system, place.is_written ? "checkpoints" : "reading", better, place.option);
+}
+
+}  // namespace
+
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config) {
     return {.vector_level = cpu_vector_level(),
             .built_for_avx2 = built_for_avx2(),
+            .built_for_avx512_bf16 = built_for_avx512_bf16(),
+            .computes_in_bf16 = compute_dtype(config) == Dtype::bf16,
             .debug_build = build_type() == "Debug",
             .local_ranks = local_ranks,
             .cpu = cpu,
-            .dump_folder = dump_folder.string(),
-            .file_system = file_system_of(dump_folder)};
+            .places = places_of(config)};
 }
 
 std::vector<std::string> start_hints(const StartFacts& facts) {
@@ -34,6 +75,10 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
         hints.push_back(
             "this program is built for processors without AVX2, which this one has: build it with "
             "COEUS_ARCH=native or x86-64-v3");
+    else if (facts.computes_in_bf16 && facts.vector_level == "avx512 bf16" && !facts.built_for_avx512_bf16)
+        hints.push_back(
+            "this program is built for processors without AVX512-BF16, which this one has: attention "
+            "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native");
     const int sharing = facts.cpu.sharing;
     if (facts.cpu.threads * sharing > facts.cpu.cores)
         hints.push_back(fmt::format(
@@ -50,16 +95,8 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
             "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
             "--cpus-per-task={}) to use them all",
             facts.cpu.machine_cores, facts.cpu.machine_cores / facts.local_ranks));
-    if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")
-        hints.push_back(fmt::format(
-            "{} lies in memory ({}): what the run writes takes memory from it and is lost when the "
-            "machine restarts; choose a folder on a disk as job.dump_folder",
-            facts.dump_folder, facts.file_system));
-    else if (!facts.file_system.empty())
-        hints.push_back(fmt::format(
-            "{} lies on network storage ({}): checkpoints may be slow there; choose a local disk or "
-            "a parallel file system (Lustre, GPFS, BeeGFS) as job.dump_folder",
-            facts.dump_folder, facts.file_system));
+    for (const Place& place : facts.places)
+        if (std::string hint = hint_of(place); !hint.empty()) hints.push_back(std::move(hint));
     return hints;
 }
 

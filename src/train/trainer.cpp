@@ -17,6 +17,7 @@
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 namespace coeus {
@@ -75,10 +76,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
             log::info("{}", line);
         log::info("{}", data_.summary());
-        epoch_samples_ = data_.training().first_epoch();
-        const double epochs = double(config_.training.steps * global_batch_) / double(epoch_samples_);
-        if (epochs > 1) log::info("All {} steps read it {:.2f} times", config_.training.steps, epochs);
-        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), folder_.root())))
+        if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
+            log::info("All {} steps read {}", config_.training.steps, passes);
+        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), config_)))
             log::info("Hint: {}", hint);
     }
     require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
@@ -91,9 +91,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             first_rank() ? default_peak_cache() : ""),
         Reduce::max);
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
-    load();
+    const bool goes_on = load();
     on_first_rank(mesh_.world(), [&] {
-        if (step_ == 0)
+        if (!goes_on || step_ == 0)
             if (const auto aside = folder_.put_earlier_run_aside(config_))
                 log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
                           aside->string());
@@ -108,7 +108,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     });
 }
 
-void Trainer::load() {
+bool Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
     std::optional<Checkpoint::Loaded> loaded;
@@ -133,6 +133,9 @@ void Trainer::load() {
         if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
     }
     parameters.refresh_compute(engine_.exec(), cpu_kernels());
+    std::error_code absent;
+    return loaded && std::filesystem::equivalent(std::filesystem::absolute(loaded->path).parent_path(),
+                                                 checkpoint_.folder(), absent);
 }
 
 void Trainer::resume(const Checkpoint::Loaded& loaded) {
@@ -269,7 +272,7 @@ void Trainer::report(const StepBatch& batch) {
     m.grad_norm = scalars.grad_norm;
     m.lr = scalars.learning_rate;
     m.tokens_seen = tokens_seen_;
-    m.epoch = double(sample_) / double(epoch_samples_);
+    m.epoch = double(sample_) / double(data_.training().num_windows());
     m.memory_gib = double(peak_resident_bytes()) / gib;
     m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
     m.resident_gib = double(resident_bytes()) / gib;

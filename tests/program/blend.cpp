@@ -73,6 +73,21 @@ TEST_CASE("A blend gives the same samples on any number of ranks, and after a re
     CHECK_FALSE(relatively_close(read_metrics(s.folder / "other").losses()[7], a.losses()[7], 1e-6));
 }
 
+TEST_CASE("Epochs of a blend count windows of all sources, and the start says how often each is read") {
+    const Sources s;
+    const Outcome run = train_tiny(s.folder / "out", s.both, blend + Arguments{steps(50)});
+    // 200 samples: 140 of 9 windows, 60 of 150
+    CHECK_THAT(run.output, Contains("All 50 steps read " + (s.folder / "a.h5").string() + " 15.56 times, " +
+                                    (s.folder / "b.h5").string() + " 0.40 times"));
+    const MetricLines lines = read_metrics(s.folder / "out");
+    REQUIRE(lines.steps.size() == 50);
+    for (const StepLine& line : lines.steps) CHECK(line.epoch == 4 * double(line.step) / 159);
+    const Outcome few = train_tiny(s.folder / "few", s.both, blend + Arguments{steps(3)});
+    CHECK(count_of("steps read", few.output) == 0);
+    const Outcome one = train_tiny(s.folder / "one", s.folder / "a.h5", {steps(5)});
+    CHECK_THAT(one.output, Contains("All 5 steps read it 2.22 times"));
+}
+
 TEST_CASE("Token files without weights count by their size; a source may be text") {
     const Sources s;
     const Outcome sizes = train_tiny(s.folder / "sizes", s.both, {steps(1)});

@@ -61,6 +61,17 @@ TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
               .exit_code == 0);
 }
 
+TEST_CASE("A dry run is as quiet as its deck says") {
+    const Outcome loud = run_coeus({"train", "--dry_run", "--log.ranks=1", "--ranks=2"});
+    CHECK(loud.exit_code == 0);
+    CHECK(count_of("Dry run: deck and mesh are valid", loud.output) == 1);
+    const Outcome quiet = run_coeus({"train", "--dry_run", "--quiet"});
+    CHECK(quiet.exit_code == 0);
+    CHECK(quiet.output.empty());
+    expect_config_error(run_coeus({"train", "--dry_run", "--quiet", "--training.seq_len=0"}),
+                        "training.seq_len = 0");
+}
+
 TEST_CASE("memory_estimation.enable plans and trains nothing") {
     const TemporaryFolder folder;
     const Outcome run =

@@ -236,6 +236,27 @@ TEST_CASE("A checkpoint of another run can be a start") {
                     "--checkpoint.initial_load_path=" + (folder / "first" / checkpoint_of(3)).string()});
     CHECK_THAT(moved.output, Contains("Resuming from") && Contains("step 3, 192 tokens seen"));
     CHECK(differing_arrays(folder / "moved" / checkpoint_of(6), folder / "whole" / checkpoint_of(6)).empty());
+    // another run's metrics in that folder are not its own, whatever steps they have
+    train_tiny(folder / "used", data, {steps(5)});
+    const std::string others = read_file(folder / "used" / "metrics.jsonl");
+    const Arguments onto_other = {
+        "--checkpoint.enable", "--checkpoint.no_initial_load_model_only",
+        "--checkpoint.initial_load_path=" + (folder / "first" / checkpoint_of(3)).string()};
+    const Outcome onto = train_tiny(folder / "used", data, onto_other);
+    CHECK_THAT(onto.output, Contains("Resuming from") && Contains("earlier_1"));
+    CHECK(read_file(folder / "used" / "earlier_1" / "metrics.jsonl") == others);
+    CHECK(read_metrics(folder / "used").losses() == read_metrics(folder / "moved").losses());
+    CHECK(read_metrics(folder / "used").steps.front().step == 4);
+    const Outcome goes_on = train_tiny(folder / "used", data, onto_other + Arguments{steps(7)});
+    CHECK_THAT(goes_on.output, !Contains("earlier_"));
+    CHECK(read_metrics(folder / "used").steps.size() == 4);
+    // a checkpoint of this folder is its own, however it is named
+    const Outcome back = train_tiny(
+        folder / "used", data,
+        {"--checkpoint.no_enable", "--checkpoint.no_initial_load_model_only",
+         "--checkpoint.initial_load_path=" + (folder / "used" / checkpoint_of(6)).string(), steps(7)});
+    CHECK_THAT(back.output, Contains("Resuming from") && !Contains("earlier_"));
+    CHECK(read_metrics(folder / "used").steps.size() == 4);
     // where the run has a checkpoint of its own, that one counts
     const Arguments both = {"--checkpoint.enable", "--checkpoint.initial_load_path=" +
                                                        (folder / "first" / checkpoint_of(3)).string()};

@@ -60,7 +60,12 @@ public:
     const Sampler& source(size_t number) const { return sources_[number]; }
     /// Of all samples, the part that comes from a source.
     double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }
-    /// Samples before the first one that comes for the second time; sought in the order itself.
+    /// Windows of all sources.
+    int64_t num_windows() const;
+    /// How often the first so many samples read a source, on the average of its windows.
+    double passes(size_t number, int64_t samples) const;
+    /// Samples before the first one that comes for the second time: without weights, all windows. Takes at
+    /// most one period of the order.
     int64_t first_epoch() const;
     /// As Sampler::sample. Not for two threads at once.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,

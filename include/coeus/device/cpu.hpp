@@ -32,7 +32,8 @@ void apply(const CpuShare& share);
 std::string cpu_name();
 /// Of the instruction sets that matter here: "avx2", "avx512", "avx512 bf16", or "no avx".
 std::string cpu_vector_level();
-/// True where this program was compiled for processors with AVX2.
+/// True where this program was compiled for processors with AVX2, with AVX512-BF16.
 bool built_for_avx2();
+bool built_for_avx512_bf16();
 
 }  // namespace coeus

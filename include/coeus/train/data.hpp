@@ -27,6 +27,9 @@ public:
     const SampleStream& training() const { return *training_; }
     /// Null where validation is off.
     const SampleStream* validation() const { return validation_ ? &*validation_ : nullptr; }
+    /// How often so many samples read each source of the training data: "a.h5 2.50 times, b.h5 0.40 times";
+    /// "" where none is read more than once.
+    std::string passes(int64_t samples) const;
     /// One line for the log.
     std::string summary() const;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/device/cpu.hpp"
+#include "coeus/train/config.hpp"
 
 #include <filesystem>
 #include <string>
@@ -11,22 +12,31 @@
 
 namespace coeus {
 
+/// A file or folder of the run.
+struct Place {
+    std::string option;  ///< that names it
+    std::string path;
+    std::string file_system;  ///< as file_system_of() says
+    bool is_written = true;   ///< else read
+};
+
 /// What the hints are about, of this rank and its host.
 struct StartFacts {
     std::string vector_level = "avx2";  ///< as cpu_vector_level() says
-    bool built_for_avx2 = true;
+    bool built_for_avx2 = true, built_for_avx512_bf16 = true;
+    bool computes_in_bf16 = false;
     bool debug_build = false;
     int local_ranks = 1;
     CpuShare cpu;
-    std::string dump_folder = "outputs";
-    std::string file_system;  ///< of dump_folder, as file_system_of() says
+    std::vector<Place> places = {};
 };
-StartFacts start_facts(const CpuShare& cpu, int local_ranks, const std::filesystem::path& dump_folder);
+/// The places are dump folder, checkpoints, and the first path of the data.
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config);
 
 /// One line each, the gravest first; none where nothing is off.
 std::vector<std::string> start_hints(const StartFacts& facts);
 
-/// Of an existing path where it is one that a run should not write to without need: "nfs", "smb", "afs",
+/// Of an existing path where it is one that a run should not use without need: "nfs", "smb", "afs",
 /// "9p", "fuse" (mostly network storage), "tmpfs", "ramfs" (memory); else "": local disks and parallel file
 /// systems.
 std::string file_system_of(const std::filesystem::path& path);

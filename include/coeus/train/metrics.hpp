@@ -20,7 +20,7 @@ struct StepMetrics {
     double grad_norm = 0;       ///< before clipping
     double lr = 0;              ///< used in this step
     int64_t tokens_seen = 0;    ///< of the whole run, all ranks
-    double epoch = 0;           ///< how often the training data were read by then
+    double epoch = 0;           ///< samples read by then, in windows of all training data
     double tps = 0;             ///< tokens per second and rank
     double tflops = 0;          ///< of one rank
     std::optional<double> mfu;  ///< percent of the peak; none for an unknown device

@@ -27,9 +27,9 @@ public:
     std::filesystem::path data_folder() const { return root_ / "data"; }
     const std::filesystem::path& root() const { return root_; }
 
-    /// For a run that begins anew where another one was: moves metrics, deck, page, event files, traces and
-    /// snapshots of that one into a folder earlier_N, which is itself the folder of a run. Returns it; none
-    /// where there were no metrics. Rank 0 only.
+    /// For a run that does not go on with the one that was in its folder: moves metrics, deck, page, event
+    /// files, traces and snapshots of that one into a folder earlier_N, which is itself the folder of a run.
+    /// Returns it; none where there were no metrics. Rank 0 only.
     std::optional<std::filesystem::path> put_earlier_run_aside(const Config& config) const;
 
     /// Writes the effective deck to deck.toml, and to job.save_config_file where that is given. Rank 0 only.

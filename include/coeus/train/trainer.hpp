@@ -34,7 +34,8 @@ public:
     void run();
 
 private:
-    void load();
+    /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
+    bool load();
     void resume(const Checkpoint::Loaded& loaded);
     void train_step(const StepBatch& batch);
     void report(const StepBatch& batch);
@@ -71,12 +72,11 @@ private:
     std::optional<KernelProfile> profile_;
     std::optional<StepTraces> traces_;
     double flops_per_token_ = 0;
-    double loss_max_ = 0;        ///< of the last step, over the data ranks
-    int64_t global_batch_ = 0;   ///< sequences of a step, over the data ranks
-    int64_t epoch_samples_ = 1;  ///< rank 0: sequences of the training data
-    int64_t step_ = 0;           ///< optimizer steps taken
-    int64_t sample_ = 0;         ///< number of the next sample of the data stream
-    int64_t tokens_seen_ = 0;    ///< over all ranks and restarts
+    double loss_max_ = 0;       ///< of the last step, over the data ranks
+    int64_t global_batch_ = 0;  ///< sequences of a step, over the data ranks
+    int64_t step_ = 0;          ///< optimizer steps taken
+    int64_t sample_ = 0;        ///< number of the next sample of the data stream
+    int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
 };
 
 }  // namespace coeus

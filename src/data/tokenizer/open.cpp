@@ -23,7 +23,9 @@ const char* const what_is_known =
 // Of a tokenizer.json: characters outside the vocabulary fall back to bytes, as SentencePiece's BPE does.
 bool is_of_sentencepiece(const std::string& json) {
     const size_t at = json.find("\"byte_fallback\"");
-    return at != std::string::npos && json.compare(json.find_first_not_of(" \n:", at + 15), 4, "true") == 0;
+    if (at == std::string::npos) return false;
+    const size_t value = json.find_first_not_of(" \t\r\n:", at + 15);
+    return value != std::string::npos && json.compare(value, 4, "true") == 0;
 }
 
 // The files by which a folder's tokenizer is known: none, one, or several that leave open which is meant.
@@ -56,6 +58,17 @@ uint64_t hash_with_ends(Hasher content, const Vocabulary& vocabulary) {
     return content.digest();
 }
 
+// tokenizer_config.json too decides about ids. What it leads to counts, not its text, most of which is about
+// other things.
+std::unique_ptr<const TokenizerModel> hashed_byte_bpe(const ByteBpeDescription& description, Hasher& hasher) {
+    hasher.update(description.nfc ? "nfc;" : ";");
+    for (const std::string& pattern : description.patterns) hasher.update(pattern).update(";");
+    for (const auto& [token, special, normalized, bytes] : description.added)
+        hasher.update(fmt::format("{} {} {} {} {} {} {} {};", token.id, token.content.size(), token.content,
+                                  token.lstrip, token.rstrip, token.single_word, special, normalized));
+    return make_byte_bpe(description);
+}
+
 std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& hasher, std::string& kind) {
     const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     const std::string name = file.filename().string();
@@ -65,15 +78,15 @@ std::unique_ptr<const TokenizerModel> model_of(const fs::path& file, Hasher& has
                           merges = content_of(folder / "merges.txt");
         hasher.update(vocab).update(merges);
         kind = "byte-level BPE (vocab.json and merges.txt)";
-        return make_byte_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config));
+        return hashed_byte_bpe(read_vocab_and_merges(folder.string(), vocab, merges, config), hasher);
     }
     const std::string content = content_of(file);
     hasher.update(content);
     kind = "byte-level BPE (tokenizer.json)";
     if (file.extension() == ".json" || content.starts_with('{'))
-        return make_byte_bpe(read_tokenizer_json(file.string(), content, config));
+        return hashed_byte_bpe(read_tokenizer_json(file.string(), content, config), hasher);
     kind = "byte-level BPE (tiktoken)";
-    if (is_tiktoken(content)) return make_byte_bpe(read_tiktoken(file.string(), content, config));
+    if (is_tiktoken(content)) return hashed_byte_bpe(read_tiktoken(file.string(), content, config), hasher);
     kind = "SentencePiece";
     return make_sentencepiece(file.string(), content);
 }

@@ -56,8 +56,7 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
     const fs::path file = folder / "tokenizer_config.json";
     config.file = file.string();
     if (!fs::exists(file)) return config;
-    config.content = content_of(file);
-    const JsonDocument document = JsonDocument::parse(config.content, file.string());
+    const JsonDocument document = JsonDocument::parse(content_of(file), file.string());
     const JsonView root = document.root();
     config.bos = special_of(root, "bos_token");
     config.eos = special_of(root, "eos_token");

@@ -18,7 +18,6 @@ struct TokenizerConfig {
     std::string tokenizer_class;                   ///< "" where it says none
     std::optional<std::string> tiktoken;           ///< see tiktoken.hpp
     std::vector<ByteBpeDescription::Added> added;  ///< added_tokens_decoder, by id
-    std::string content;                           ///< the file's text, "" where there is none
 };
 
 /// Of the file in a folder; all empty where there is none.

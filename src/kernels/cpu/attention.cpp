@@ -13,9 +13,6 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Below every score: that of a hidden key, and the maximum of a query that sees none.
-constexpr double nothing = -1e30;
-
 /// One thread's memory. Tiles are operands as words (tile.hpp) or sums.
 template <class T>
 struct Scratch {
@@ -47,7 +44,7 @@ void softmax_tile(Acc<T>* scores, Acc<T> factor, Acc<T>* maxima, Acc<T>* sums, A
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
     constexpr int64_t lanes = VectorOf<A>::lanes;
-    if (masked) hide(scores, *masked, first_key, A(nothing));
+    if (masked) hide(scores, *masked, first_key);
     for (int64_t i = 0; i < tile_side; i += lanes) {
         const V* column = reinterpret_cast<const V*>(scores + i);
         constexpr int64_t stride = tile_side / lanes;
@@ -100,7 +97,7 @@ void query_group(const AttentionShape& s, Scratch<T> scratch, HeadRows<O> out, A
         load_tile<T>(rows, words, q.row(tile.first), q.ld, tile.rows, s.head_dim);
         transpose_tile(scratch.queries + t * tile_side * words, rows, words, div_ceil(s.head_dim, elements));
         std::fill(outputs, outputs + tile_side * width, A(0));
-        std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(nothing));
+        std::fill(scratch.maxima + t * tile_side, scratch.maxima + (t + 1) * tile_side, A(hidden_score));
         std::fill(scratch.sums + t * tile_side, scratch.sums + (t + 1) * tile_side, A(0));
     }
     for (int64_t key = first_key / tile_side * tile_side; key < last_key; key += tile_side) {
@@ -127,9 +124,9 @@ void query_group(const AttentionShape& s, Scratch<T> scratch, HeadRows<O> out, A
     for (int64_t t = 0; t < tiles; ++t) {
         const QueryTile& tile = tile_at[size_t(t)];
         for (int64_t i = 0; i < tile.rows; ++i) {
-            // hidden scores count as `nothing` until a query sees its first key, which makes them vanish
+            // hidden scores count until a query sees its first key, which makes them vanish
             const A maximum = scratch.maxima[t * tile_side + i], sum = scratch.sums[t * tile_side + i];
-            const bool sees_a_key = maximum > A(nothing);
+            const bool sees_a_key = maximum > A(hidden_score);
             const A* outputs = scratch.outputs + (t * tile_side + i) * width;
             store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim,
                        sees_a_key ? A(1) / sum : A(0));

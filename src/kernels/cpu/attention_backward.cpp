@@ -64,7 +64,7 @@ void gradient_tile(const Scratch<T>& c, Acc<T> factor, const QueryTile* masked, 
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
     constexpr int64_t lanes = VectorOf<A>::lanes;
-    if (masked) hide(c.p, *masked, first_key, A(-1e30));
+    if (masked) hide(c.p, *masked, first_key);
     for (int64_t i = 0; i < tile_side; i += lanes) {
         const V shift = *reinterpret_cast<const V*>(c.lse + i),
                 mean = *reinterpret_cast<const V*>(c.delta + i);
@@ -119,7 +119,7 @@ void query_tile(const AttentionShape& s, const Scratch<T>& c, const QueryTile& t
 #pragma omp simd reduction(+ : dot)
         for (int64_t j = 0; j < n; ++j) dot += load(o[j]) * load(d[j]);
         c.delta[i] = dot;
-        c.lse[i] = i < tile.rows ? lse[tile.first + i] * A(log2_e) : A(1e30);  // padding: p = 0
+        c.lse[i] = i < tile.rows ? lse[tile.first + i] * A(log2_e) : -A(hidden_score);  // padding: p = 0
     }
     for (int64_t key = tile.first_key / tile_side * tile_side; key < tile.last_key; key += tile_side) {
         const Word<T>*keys = c.keys + key * words, *values = c.values + key * words;

@@ -15,6 +15,9 @@ static_assert(tile_side == workspace::attention_tile);
 /// Powers of 2 are cheaper than those of e.
 inline constexpr double log2_e = 1.44269504088896340736;
 
+/// The score of a hidden key: below every score, so that its exponential is 0.
+inline constexpr double hidden_score = -1e30;
+
 /// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head.
 template <class T>
 struct HeadRows {
@@ -59,15 +62,15 @@ struct QueryTile {
     bool sees_any(int64_t key) const { return key < last_key && key + tile_side > first_key; }
 };
 
-/// Sets the scores [key][query] of hidden keys to `value`.
+/// Sets the scores [key][query] of hidden keys to `hidden_score`.
 template <class A>
-[[gnu::noinline]] void hide(A* scores, const QueryTile& queries, int64_t first_key, A value) {
+[[gnu::noinline]] void hide(A* scores, const QueryTile& queries, int64_t first_key) {
     for (int64_t j = 0; j < tile_side; ++j) {
         const auto key = int32_t(first_key + j);
 #pragma omp simd
         for (int32_t i = 0; i < int32_t(tile_side); ++i) {
             const bool hidden = (key >= queries.stop[i]) | (key < queries.start[i]);
-            scores[j * tile_side + i] = hidden ? value : scores[j * tile_side + i];
+            scores[j * tile_side + i] = hidden ? A(hidden_score) : scores[j * tile_side + i];
         }
     }
 }

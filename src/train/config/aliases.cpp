@@ -42,11 +42,13 @@ const std::vector<Alias>& aliases() {
                   {"enable_async_tensor_parallel", "pipeline_parallel_degree", "pipeline_parallel_schedule",
                    "pipeline_parallel_schedule_csv", "pipeline_parallel_layers_per_stage",
                    "context_parallel_degree", "context_parallel_rotate_method"});
-        for (const char* section : {"experimental.", "parallelism."}) {
+        for (const char* number :
+             {"experimental.pipeline_parallel_microbatches", "parallelism.pipeline_parallel_microbatches",
+              "parallelism.num_pp_microbatches"})
             table.push_back(
-                {section + std::string("pipeline_parallel_microbatches"),
-                 "parallelism.pipeline_parallel_microbatch_size says the sequences of a micro-batch",
+                {number, "parallelism.pipeline_parallel_microbatch_size says the sequences of a micro-batch",
                  Kind::retired});
+        for (const char* section : {"experimental.", "parallelism."}) {
             table.push_back({section + std::string("pipeline_parallel_split_points"),
                              "parallelism.module_fqns_per_model_part says the contents of each stage",
                              Kind::retired});

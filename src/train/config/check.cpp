@@ -61,13 +61,16 @@ void check_metrics(const Config::Metrics& metrics) {
     check_place("metrics.save_tb_folder", metrics.save_tb_folder, "tb");
 }
 
-void check_model(const Config::Model& model) {
+void check_model(const Config& config) {
+    const auto& model = config.model;
     demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
+    const bool weights = config.checkpoint.initial_load_in_hf && config.checkpoint.initial_load_path.empty();
     const std::filesystem::path assets = model.hf_assets_path;
-    demand(assets.filename() != "tokenizer.model",
-           "model.hf_assets_path = \"{}\": must be the folder that holds the tokenizer, not the file; give "
-           "\"{}\"",
-           model.hf_assets_path, assets.has_parent_path() ? assets.parent_path().string() : ".");
+    demand(!(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
+           "model.hf_assets_path = \"{}\": is a file, but {} needs the folder of config.json; give \"{}\", "
+           "and the tokenizer's file as model.tokenizer_path",
+           model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",
+           assets.has_parent_path() ? assets.parent_path().string() : ".");
     demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
            "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
     demand(!model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
@@ -201,7 +204,7 @@ void check(const Config& config) {
     check_job(config.job);
     check_profiling(config.profiling);
     check_metrics(config.metrics);
-    check_model(config.model);
+    check_model(config);
     check_training(config);
     check_parallelism(config);
     check_activation_checkpoint(config.activation_checkpoint);

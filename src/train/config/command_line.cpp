@@ -163,17 +163,20 @@ void add_environment(Settings& settings) {
         add_layer({{"log.ranks", {std::string(ranks)}, ranks, "environment variable LOG_RANK"}}, settings);
 }
 
-// False for what asks for nothing: false, an empty text, an empty list.
-bool asks(const TomlValue& value) {
-    if (const bool* boolean = value.as<bool>()) return *boolean;
-    if (const std::string* text = value.as<std::string>()) return !text->empty();
-    const TomlValue::List* list = value.as<TomlValue::List>();
-    return list == nullptr || !list->empty();
-}
-
 bool is_same(const TomlValue& a, const TomlValue& b) {
     const std::string *text = a.as<std::string>(), *other = b.as<std::string>();
     return text != nullptr && other != nullptr ? strcasecmp(text->c_str(), other->c_str()) == 0 : a == b;
+}
+
+// Whether an option without a field is given a value that would change anything in torchtitan.
+bool asks(const Option& option, const TomlValue& value) {
+    if (option.idle) return !is_same(value, *option.idle);
+    if (const bool* boolean = value.as<bool>()) return *boolean;
+    if (const int64_t* number = value.as<int64_t>()) return *number != 0;
+    if (const double* number = value.as<double>()) return *number != 0;
+    if (const std::string* text = value.as<std::string>()) return !text->empty();
+    const TomlValue::List* list = value.as<TomlValue::List>();
+    return list == nullptr || !list->empty();
 }
 
 bool is_refused(const Option& option, const TomlValue& given) {
@@ -185,8 +188,7 @@ bool is_refused(const Option& option, const TomlValue& given) {
 bool is_idle(const Option& option, const TomlValue& given, Config& config) {
     Config plain;
     if (option.status == Status::dormant) return value_of(option, config) != value_of(option, plain);
-    if (option.status != Status::no_effect || is_refused(option, given)) return false;
-    return option.always ? !is_same(given, *option.always) : asks(given);
+    return option.status == Status::no_effect && !is_refused(option, given) && asks(option, given);
 }
 
 // One notice per reason, naming all options it goes for.
@@ -217,7 +219,7 @@ Words refused(const Settings& settings) {
         const auto found = settings.find(option.name);
         if (found == settings.end()) continue;
         const Setting& setting = found->second;
-        if (option.status == Status::not_built && option.slot == nullptr && asks(setting.value))
+        if (option.status == Status::not_built && option.slot == nullptr && asks(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting.name,
                                         setting.text, option.why));
         else if (is_refused(option, setting.value))
@@ -249,8 +251,9 @@ void count_batches_in_sequences(const Settings& settings, Config& config) {
 }
 
 // Data sets that are given by name. Validation data is looked for where the deck asks for it, or gives the
-// training data by name too; elsewhere its default name means nothing.
-void find_datasets(const Settings& settings, Config& config, Words& notices) {
+// training data by name too; elsewhere its default name means nothing. A real run is refused (`missing`)
+// where the deck names what is not there.
+void find_datasets(const Settings& settings, Config& config, Words& notices, Words& missing) {
     const auto find = [&](const char* option, const std::string& name, Words& paths) {
         paths = named_dataset(name);
         if (paths.empty()) return false;
@@ -265,11 +268,18 @@ void find_datasets(const Settings& settings, Config& config, Words& notices) {
     if (by_name) find("training.dataset", training.dataset, training.dataset_path);
     const bool given = settings.contains("validation.dataset");
     if (!validation.enable || !validation.dataset_path.empty() || !(by_name || given)) return;
-    if (!find("validation.dataset", validation.dataset, validation.dataset_path) && given)
-        notices.push_back(
-            fmt::format("validation.dataset = \"{}\" is not in {}: every 100th sequence of the "
-                        "training data is held out for validation",
-                        validation.dataset, dataset_folders()));
+    if (find("validation.dataset", validation.dataset, validation.dataset_path)) return;
+    const std::string absent =
+        fmt::format("validation.dataset = \"{}\": is not in {}", validation.dataset, dataset_folders());
+    const char* const held_out = "every 100th sequence of the training data is held out";
+    if (given)
+        missing.push_back(fmt::format(
+            "{} ($COEUS_DATASETS names another folder). Make it with `coeus tokenize INPUT --tokenizer "
+            "FOLDER --output {}.h5` in one of these, set validation.dataset_path to text of your own, or "
+            "leave it out: then {}",
+            absent, validation.dataset, held_out));
+    else
+        notices.push_back(fmt::format("{}: {} for validation", absent, held_out));
 }
 
 // Values that depend on others where they are not given, and old spellings of converters.
@@ -321,11 +331,12 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         throw ConfigError("{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun",
                           here);
     complete(settings, config);
-    find_datasets(settings, config, result.notices);
+    Words missing;
+    find_datasets(settings, config, result.notices, missing);
     add_no_effect_notices(settings, config, result.notices);
     check(config);
-    Words missing = missing_for_a_run(config);
-    for (const std::string& line : refused(settings)) missing.push_back(line);
+    for (const Words& lines : {missing_for_a_run(config), refused(settings)})
+        missing.insert(missing.end(), lines.begin(), lines.end());
     if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
     for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
     return result;

@@ -44,6 +44,11 @@ void add(const fs::path& file, Words chain, Settings& settings) {
     for (TomlEntry& entry : read_toml(file)) {
         if (entry.key == "include")
             includes = included(entry);
+        else if (entry.key == "job.config_file")
+            throw ConfigError(
+                "{}: job.config_file = {}: only the command line names the deck; a deck names others with "
+                "include",
+                entry.place, toml_text(entry.value));
         else
             given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
     }

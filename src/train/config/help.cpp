@@ -29,7 +29,7 @@ const char* type_name(Type type) {
 
 // As in a deck; "" where there is none, or where it follows from other options.
 std::string default_of(const Option& option) {
-    if (option.always) return toml_text(*option.always);
+    if (option.idle) return toml_text(*option.idle);
     Config plain;
     const auto value = value_of(option, plain);
     return value && option.default_note.empty() ? toml_text(*value) : "";

@@ -93,8 +93,8 @@ Option Option::defaults_to(std::string note) && {
     return std::move(*this);
 }
 
-Option Option::is_always(TomlValue value) && {
-    always = std::move(value);
+Option Option::idle_at(TomlValue value) && {
+    idle = std::move(value);
     return std::move(*this);
 }
 

@@ -57,17 +57,18 @@ struct Option {
     Status status = Status::works;
     std::string why;  ///< dormant: what it goes with; not_built: what is not built; no_effect: the reason
     const Rule* rule = nullptr;
-    Words choices;                         ///< empty: anything; compared without regard to case
-    Words built = {};                      ///< the choices that work; empty: all
-    std::string default_note;              ///< in place of the field's default in help
-    std::optional<TomlValue> always = {};  ///< no_effect: what is so here, and goes without a notice
-    Words refused = {};                    ///< no_effect: choices that no run may pass over
-    std::string refusal = {};              ///< why, and what to do instead
+    Words choices;                       ///< empty: anything; compared without regard to case
+    Words built = {};                    ///< the choices that work; empty: all
+    std::string default_note;            ///< in place of the field's default in help
+    std::optional<TomlValue> idle = {};  ///< without a field: the value that asks for nothing (torchtitan's
+                                         ///< default, or what is so here); none: false, 0, empty
+    Words refused = {};                  ///< no_effect: choices that no run may pass over
+    std::string refusal = {};            ///< why, and what to do instead
 
     Option obeys(const Rule& r) &&;
     Option one_of(Words all, Words that_work = {}) &&;
     Option defaults_to(std::string note) &&;
-    Option is_always(TomlValue value) &&;
+    Option idle_at(TomlValue value) &&;
     Option refuses(Words some, std::string reason) &&;
     bool is_optional() const;
     std::string section() const;  ///< of the name: "quantize.linear.float8", or "" at the top

@@ -39,7 +39,7 @@ std::vector<Option> job_options() {
             .obeys(at_least_0),
         no_effect("debug.deterministic", Type::boolean, "every kernel here is deterministic",
                   "same bits for the same seed")
-            .is_always({true}),
+            .idle_at({true}),
         no_effect("debug.deterministic_warn_only", Type::boolean, "every kernel here is deterministic",
                   "warn where an operation is not deterministic"),
         no_effect("debug.detect_anomaly", Type::boolean,
@@ -108,17 +108,20 @@ std::vector<Option> other_options() {
         no_effect("override.imports", Type::words, no_python,
                   "Python factories that replace parts of the program"),
         no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
-                  "time-out of collectives until the first step is done"),
+                  "time-out of collectives until the first step is done")
+            .idle_at({int64_t(300)}),
         no_effect("comm.train_timeout_seconds", Type::integer, no_watchdog,
-                  "time-out of collectives after the first step"),
+                  "time-out of collectives after the first step")
+            .idle_at({int64_t(100)}),
         no_effect("comm.trace_buf_size", Type::integer, no_watchdog,
-                  "number of collectives that are remembered"),
+                  "number of collectives that are remembered")
+            .idle_at({int64_t(20000)}),
         no_effect("comm.save_traces_folder", Type::text, no_watchdog, "folder of dumped collectives"),
         no_effect("comm.save_traces_file_prefix", Type::text, no_watchdog, "first part of the dumps' names"),
         no_effect("comm.mode", Type::text, "ranks of Coeus communicate through MPI",
                   "how ranks communicate, or seem to")
             .one_of({"default", "torchcomms", "fake_backend", "local_tensor"})
-            .is_always({std::string("default")})
+            .idle_at({std::string("default")})
             .refuses({"fake_backend", "local_tensor"}, no_such_comm),
 
         no_effect("fault_tolerance.enable", Type::boolean, no_torchft,
@@ -127,24 +130,28 @@ std::vector<Option> other_options() {
                   "library that connects the replica groups")
             .one_of({"gloo", "nccl"}),
         no_effect("fault_tolerance.process_group_timeout_ms", Type::integer, no_torchft,
-                  "time-out of the process group, in ms"),
+                  "time-out of the process group, in ms")
+            .idle_at({int64_t(10000)}),
         no_effect("fault_tolerance.replica_id", Type::integer, no_torchft, "number of this replica group"),
         no_effect("fault_tolerance.group_size", Type::integer, no_torchft, "number of replica groups"),
         no_effect("fault_tolerance.min_replica_size", Type::integer, no_torchft,
-                  "number of replica groups that a step needs"),
+                  "number of replica groups that a step needs")
+            .idle_at({int64_t(1)}),
         no_effect("fault_tolerance.semi_sync_method", Type::text, no_torchft,
                   "how replica groups exchange weights, where they do not exchange gradients")
             .one_of({"none", "local_sgd", "diloco"})
-            .is_always({std::string("none")})
+            .idle_at({std::string("none")})
             .refuses(
                 {"local_sgd", "diloco"},
                 "replica groups that exchange weights only now and then are not built yet; leave it out"),
         no_effect("fault_tolerance.sync_steps", Type::integer, no_torchft,
-                  "number of steps between exchanges of weights"),
+                  "number of steps between exchanges of weights")
+            .idle_at({int64_t(5)}),
         no_effect("fault_tolerance.should_quantize", Type::boolean, no_torchft,
                   "exchange weights in few bits"),
         no_effect("fault_tolerance.num_fragments", Type::integer, no_torchft,
-                  "number of parts of the model that are exchanged in turn"),
+                  "number of parts of the model that are exchanged in turn")
+            .idle_at({int64_t(1)}),
         no_effect("fault_tolerance.fragment_sync_delay", Type::integer, no_torchft,
                   "number of steps that such a part may be late"),
         no_effect("fault_tolerance.fragment_update_alpha", Type::real, no_torchft,

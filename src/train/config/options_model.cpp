@@ -43,7 +43,7 @@ std::vector<Option> model_options() {
         no_effect("model.tp_gemm_backend", Type::text, "there is one kind of GEMM",
                   "implementation of GEMMs under tensor parallelism")
             .one_of({"default", "dist_gemm"})
-            .is_always({std::string("default")}),
+            .idle_at({std::string("default")}),
         no_effect("model.moe_comm_backend", Type::text, "tokens travel to experts through MPI",
                   "how tokens travel to experts")
             .one_of({"standard", "deepep", "hybridep", "minimal_async_ep"}),
@@ -110,7 +110,8 @@ std::vector<Option> model_options() {
             .obeys(fraction),
 
         no_effect("loss.num_chunks", Type::integer, own_loss,
-                  "number of pieces in which the loss is computed"),
+                  "number of pieces in which the loss is computed")
+            .idle_at({int64_t(8)}),
         no_effect("loss.loss_fn", Type::text, own_loss, "kind of loss")
             .one_of({"CrossEntropyLoss", "ChunkedLossWrapper", "MSELoss", "MTPLoss"})
             .refuses({"MSELoss", "MTPLoss"}, "losses other than the cross entropy are not built yet"),

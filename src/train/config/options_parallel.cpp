@@ -39,7 +39,7 @@ std::vector<Option> parallel_options() {
         no_effect("parallelism.enable_sequence_parallel", Type::boolean,
                   "tensor parallelism always splits norms and residuals along the sequence",
                   "split norms and residuals too under tensor parallelism")
-            .is_always({true}),
+            .idle_at({true}),
         works(COEUS_FIELD(parallelism.enable_async_tensor_parallel),
               "under tensor parallelism, exchange tokens in parts, each while the product of another part is "
               "computed"),
@@ -71,9 +71,6 @@ std::vector<Option> parallel_options() {
         dormant(COEUS_FIELD(parallelism.pipeline_parallel_expert_parallel_overlap),
                 "parallelism.expert_parallel_degree",
                 "under DualPipeV, overlap the exchange of tokens between experts"),
-        no_effect("parallelism.num_pp_microbatches", Type::integer,
-                  "local_batch_size / pipeline_parallel_microbatch_size says it",
-                  "number of micro-batches of a local batch"),
         works(COEUS_FIELD(parallelism.context_parallel_degree), "number of ranks that split each sequence")
             .obeys(degree),
         works(COEUS_FIELD(parallelism.context_parallel_load_balancer),

@@ -28,13 +28,13 @@ std::vector<Option> loader_options(const std::string& section, bool training) {
             section + "infinite", Type::boolean,
             training ? "training begins its data again where they end" : "a validation reads its data once",
             "begin again where the data end")
-            .is_always({training}),
+            .idle_at({training}),
     };
     if (!training)
         table.push_back(no_effect(section + "shuffle", Type::boolean,
                                   "a validation reads its data in their order, each time the same",
                                   "permute the sequences")
-                            .is_always({false}));
+                            .idle_at({false}));
     return table;
 }
 
@@ -81,7 +81,8 @@ std::vector<Option> training_options() {
               "number of threads of each rank; 0: the cores shared among the ranks of a node")
             .obeys(at_least_0),
         no_effect("training.gc_freq", Type::integer, "there is no garbage collector",
-                  "number of steps between garbage collections"),
+                  "number of steps between garbage collections")
+            .idle_at({int64_t(50)}),
         no_effect("training.gc_debug", Type::boolean, "there is no garbage collector",
                   "debug garbage collection"),
         no_effect("training.disable_cuda_graphs", Type::boolean, "Coeus captures no CUDA graphs",
@@ -157,7 +158,7 @@ std::vector<Option> training_options() {
         no_effect("checkpoint.interval_type", Type::text, "intervals are counted in steps",
                   "what checkpoint.interval counts")
             .one_of({"steps", "seconds"})
-            .is_always({std::string("steps")})
+            .idle_at({std::string("steps")})
             .refuses({"seconds"}, "intervals in seconds are not built yet; they are counted in steps"),
     };
     for (const std::string data : {"training", "validation"})

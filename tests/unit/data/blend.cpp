@@ -119,6 +119,9 @@ TEST_CASE("sample stream: each source through its own epochs") {
     CHECK(first_tokens[0] == std::vector<int64_t>{0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9});
     CHECK(first_tokens[1] == std::vector<int64_t>{0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 0, 3});
     CHECK(stream.first_epoch() == 8);  // the ninth sample is the first source's first again
+    CHECK(stream.num_windows() == 14);
+    CHECK(stream.passes(0, 24) == 3);
+    CHECK(stream.passes(1, 24) == 1.2);
 }
 
 TEST_CASE("sample stream: without weights every window comes once in an epoch, evenly spread") {
@@ -142,4 +145,23 @@ TEST_CASE("sample stream: without weights every window comes once in an epoch, e
     const SampleStream one = Sampler(b, {.seq_len = 2});
     CHECK(one.first_epoch() == 10);
     CHECK(one.part(0) == 1);
+    CHECK(one.passes(0, 25) == 2.5);
+}
+
+TEST_CASE("sample stream: the first epoch ends where a walk through the order finds the first repetition") {
+    const TemporaryFolder folder;
+    const TokenFile a(counting_file(folder / "a.h5", 51)), b(counting_file(folder / "b.h5", 93)),
+        c(counting_file(folder / "c.h5", 18));
+    std::vector<Sampler> sources;
+    for (const TokenFile* file : {&a, &b, &c}) sources.emplace_back(*file, Sampler::Options{.seq_len = 2});
+    for (const std::vector<double>& weights :
+         {std::vector<double>{1, 1, 1}, {0.5, 0.4, 0.1}, {0.01, 0.98, 0.01}, {17, 31, 6}, {M_PI, 2, 1}}) {
+        CAPTURE(weights);
+        BlendOrder order(weights);
+        int64_t walked = 0;
+        for (;; ++walked)
+            if (const auto [source, index] = order.place_of(walked); index >= sources[source].num_windows())
+                break;
+        CHECK(SampleStream(sources, weights).first_epoch() == walked);
+    }
 }

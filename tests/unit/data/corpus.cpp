@@ -67,6 +67,30 @@ TEST_CASE("corpus: a file that is given twice is read once") {
     CHECK(documents_of(Corpus({folder / "link.txt", folder.path()})) == Strings{"bee", "bee"});
 }
 
+TEST_CASE("corpus: links to folders are followed, each folder is read once") {
+    const TemporaryFolder folder;
+    namespace fs = std::filesystem;
+    write_file(folder / "data" / "a.txt", "ay");
+    write_file(folder / "elsewhere" / "b.txt", "bee");
+    write_file(folder / "elsewhere" / "deep" / "c.txt", "see");
+    const auto link = [&](const std::string& name, const fs::path& target) {
+        fs::create_directory_symlink(target, folder / "data" / name);
+    };
+    link("b", folder / "elsewhere");
+    CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "bee", "see"});
+    // loops: to itself from above, between two folders, and to a folder that comes anyway
+    link("loop", folder / "data");
+    fs::create_directory_symlink(folder / "data", folder / "elsewhere" / "back");
+    link("again", folder / "elsewhere" / "deep");
+    link(".hidden", folder / "elsewhere");
+    CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "see", "bee"});
+    link("gone", folder / "absent");
+    CHECK(documents_of(Corpus({folder / "data"})) == Strings{"ay", "see", "bee"});
+    // a loop that is no folder
+    link("self", folder / "data" / "self");
+    CHECK_THAT(problem({folder / "data"}), Contains("cannot be listed: Too many levels of symbolic links"));
+}
+
 TEST_CASE("corpus: the three forms of .json") {
     const TemporaryFolder folder;
     write_file(folder / "lines.json", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");

@@ -8,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <set>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -153,7 +155,7 @@ TEST_CASE("vocab.json and merges.txt") {
     CHECK(Tokenizer(folder / "merges.txt").hash() == tokenizer.hash());
     CHECK(Tokenizer(folder / "vocab.json").encode("ab") == Ids{2});
     // Qwen's are cut otherwise: digits one by one
-    write(vocab, merges, R"({"tokenizer_class": "Qwen2TokenizerFast"})");
+    write(vocab, merges, R"({"eos_token": "<end>", "tokenizer_class": "Qwen2TokenizerFast"})");
     CHECK(Tokenizer(folder.path()).encode("ab 11") == Ids{2, 3, 4, 4});
     CHECK(Tokenizer(folder.path()).hash() != tokenizer.hash());
 
@@ -171,6 +173,57 @@ TEST_CASE("vocab.json and merges.txt") {
     std::filesystem::remove(folder / "merges.txt");
     CHECK_FALSE(Tokenizer::is_at(folder.path()));
     CHECK_THAT(problem(folder / "vocab.json"), Contains("merges.txt: cannot be read"));
+}
+
+TEST_CASE("the hash of a tokenizer changes with what tokenizer_config.json makes of ids, with nothing else") {
+    const TemporaryFolder folder;
+    write_file(folder / "vocab.json", R"({"a": 0, "b": 1, "<end>": 2, "<x>": 3})");
+    write_file(folder / "merges.txt", "");
+    const auto hash = [&](const std::string& more) {
+        write_file(folder / "tokenizer_config.json", R"({"eos_token": "<end>")" + more + "}");
+        return Tokenizer(folder.path()).hash();
+    };
+    const auto added = [](const std::string& more) {
+        return R"(, "added_tokens_decoder": {"3": {"content": "<x>")" + more + "}}";
+    };
+    const std::vector<std::string> all = {
+        "",
+        R"(, "tokenizer_class": "Qwen2Tokenizer")",
+        added(""),
+        added(R"(, "special": true)"),
+        added(R"(, "normalized": true)"),
+        added(R"(, "lstrip": true)"),
+        added(R"(, "rstrip": true)"),
+        added(R"(, "single_word": true)"),
+        R"(, "added_tokens_decoder": {"4": {"content": "<y>"}})",
+        R"(, "added_tokens_decoder": {"5": {"content": "<y>"}})",
+        R"(, "bos_token": "<x>")",
+    };
+    std::set<std::string> hashes;
+    for (const std::string& more : all) {
+        CAPTURE(more);
+        CHECK(hashes.insert(hash(more)).second);
+    }
+    CHECK(hash(R"(, "model_max_length": 2048)") == hash(""));
+
+    write_file(folder / "tokenizer.model", ranks({"ab"}));
+    const auto tiktoken_hash = [&](const std::string& kind) {
+        write_file(folder / "tokenizer_config.json",
+                   R"({"tiktoken": ")" + kind +
+                       R"(", "eos_token": "<end>", "added_tokens_decoder": {"300": {"content": "<end>"}}})");
+        return Tokenizer(folder / "tokenizer.model").hash();
+    };
+    CHECK(tiktoken_hash("llama3") != tiktoken_hash("o200k"));
+}
+
+TEST_CASE("a tokenizer.json that is cut short beside a tokenizer.model is named") {
+    const TemporaryFolder folder;
+    write_file(folder / "tokenizer.model", ranks({"ab"}));
+    for (const std::string json : {R"({"model": {"byte_fallback")", R"({"model": {"byte_fallback": )",
+                                   R"({"model": {"byte_fallback": tr)"}) {
+        write_file(folder / "tokenizer.json", json);
+        CHECK_THAT(problem(folder.path()), Contains((folder / "tokenizer.json").string()));
+    }
 }
 
 TEST_CASE("a tokenizer is looked for in a folder, or is the file itself") {

@@ -241,11 +241,21 @@ TEST_CASE("Rules over several options") {
             CHECK(error_of({"--" + option + "=" + place}) == "no error");
     }
     CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
-    CHECK(error_of({"--model.hf_assets_path=a/b/tokenizer.model"}) ==
-          "model.hf_assets_path = \"a/b/tokenizer.model\": must be the folder that holds the tokenizer, not "
-          "the "
-          "file; give \"a/b\"");
-    CHECK_THAT(error_of({"--model.hf_assets_path=tokenizer.model"}), Contains("give \".\""));
+    // a tokenizer may be a file, what has weights or shapes too is a folder
+    const test::TemporaryFolder folder;
+    for (const char* name : {"tokenizer.model", "tokenizer.json", "x.tiktoken"}) {
+        const std::string file = (folder / name).string(), option = "--model.hf_assets_path=" + file;
+        test::write_file(file, "x");
+        CHECK(config_of({option}).model.hf_assets_path == file);
+        const std::string is_file = "model.hf_assets_path = \"" + file + "\": is a file, but ";
+        CHECK(error_of({option, "--model.flavor=hf"}) ==
+              is_file + "model.flavor = \"hf\" needs the folder of config.json; give \"" +
+                  folder.path().string() + "\", and the tokenizer's file as model.tokenizer_path");
+        CHECK_THAT(error_of({option, "--checkpoint.initial_load_in_hf"}),
+                   Contains(is_file + "checkpoint.initial_load_in_hf needs the folder"));
+        CHECK(error_of({option, "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"}) ==
+              "no error");
+    }
     CHECK_THAT(error_of({"--model.flavor=hf", "--model.hf_assets_path="}),
                Contains("needs model.hf_assets_path"));
     CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}), Contains("as it is"));
@@ -343,8 +353,15 @@ TEST_CASE("Options without a meaning here: one notice for each reason, only wher
     CHECK(
         parsed({"--compile.enable", "--compile.components=model,loss"}).notices ==
         Words{"compile.enable, compile.components have no effect: kernels are compiled when Coeus is built"});
-    CHECK(parsed({"--training.gc_freq=50"}).notices ==
+    CHECK(parsed({"--training.gc_freq=100"}).notices ==
           Words{"training.gc_freq has no effect: there is no garbage collector"});
+    // torchtitan's default said aloud
+    CHECK(parsed({"--training.gc_freq=50"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.replica_id=0"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0.0"}).notices.empty());
+    CHECK(parsed({"--model.num_mtp_layers=0", "--loss.mtp_scale=0"}).notices.empty());
+    CHECK_THAT(error_of({"--model.num_mtp_layers=1"}), Contains("multi-token prediction is not built yet"));
     CHECK(parsed({"--optimizer.implementation=fused"}).notices.size() == 1);
     CHECK(parsed({"--compile.enable=false", "--metrics.no_enable_wandb"}).notices.empty());
     CHECK(error_of({"--training.gc_freq=often"}) ==

@@ -44,6 +44,15 @@ TEST_CASE("hints: vector instructions") {
     CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
     facts.vector_level = "avx512";
     CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
+    // pairs of bfloat16: only where the processor has them and they would be used
+    facts = good_facts();
+    facts.built_for_avx512_bf16 = false;
+    facts.vector_level = "avx512 bf16";
+    CHECK(start_hints(facts).empty());
+    facts.computes_in_bf16 = true;
+    CHECK_THAT(only_hint(facts), Contains("without AVX512-BF16") && Contains("COEUS_ARCH=native"));
+    facts.vector_level = "avx512";
+    CHECK(start_hints(facts).empty());
 }
 
 TEST_CASE("hints: a debug build") {
@@ -85,16 +94,22 @@ TEST_CASE("hints: cores that stay idle because the launcher bound each rank to o
     CHECK(start_hints(facts).empty());
 }
 
-TEST_CASE("hints: where the run writes") {
+TEST_CASE("hints: where the run writes, and what it reads") {
     StartFacts facts = good_facts();
-    facts.dump_folder = "out";
     for (const char* name : {"nfs", "smb", "fuse", "9p", "afs"}) {
-        facts.file_system = name;
-        CHECK_THAT(only_hint(facts), Contains(std::string("out lies on network storage (") + name + ")") &&
+        facts.places = {{"job.dump_folder", "out", name}};
+        CHECK_THAT(only_hint(facts), Contains(std::string("out lies on network storage (") + name +
+                                              "): checkpoints may be slow") &&
                                          Contains("job.dump_folder"));
+        facts.places = {{"job.dump_folder", "out", ""}, {"training.dataset_path", "data", name, false}};
+        CHECK_THAT(only_hint(facts), Contains(std::string("data lies on network storage (") + name +
+                                              "): reading may be slow") &&
+                                         Contains("training.dataset_path"));
     }
-    facts.file_system = "tmpfs";
-    CHECK_THAT(only_hint(facts), Contains("out lies in memory (tmpfs)") && Contains("job.dump_folder"));
+    facts.places = {{"job.dump_folder", "out", ""}, {"checkpoint.folder", "/x", "tmpfs"}};
+    CHECK_THAT(only_hint(facts), Contains("/x lies in memory (tmpfs)") && Contains("checkpoint.folder"));
+    facts.places = {{"training.dataset_path", "data", "tmpfs", false}};  // quick to read
+    CHECK(start_hints(facts).empty());
     CHECK(file_system_of("/dev/shm") == "tmpfs");
     CHECK(file_system_of("/absent").empty());
 }
@@ -104,7 +119,7 @@ TEST_CASE("hints: several, the gravest first") {
     facts.debug_build = true;
     facts.vector_level = "no avx";
     facts.local_ranks = facts.cpu.sharing = 3;
-    facts.file_system = "nfs";
+    facts.places = {{"job.dump_folder", "out", "nfs"}};
     const std::vector<std::string> hints = start_hints(facts);
     REQUIRE(hints.size() == 4);
     CHECK_THAT(hints[0], Contains("debug build"));
@@ -114,10 +129,32 @@ TEST_CASE("hints: several, the gravest first") {
 TEST_CASE("hints: the facts of this process") {
     const test::TemporaryFolder folder;
     const CpuShare cpu = {.cores = 2, .threads = 3};
-    const StartFacts facts = start_facts(cpu, 5, folder.path());
+    Config config;
+    config.job.dump_folder = folder.path().string();
+    config.training.dataset_path = {(folder / "a.h5").string(), "b.h5"};
+    config.validation.dataset_path = {"c.h5"};
+    config.checkpoint.enable = true;
+    config.checkpoint.folder = "checkpoint";
+    const auto options_of = [&] {
+        Words options;
+        for (const Place& place : start_facts(cpu, 5, config).places) options.push_back(place.option);
+        return options;
+    };
+    std::filesystem::create_directory(folder / "checkpoint");
+    std::filesystem::create_directory(folder / "elsewhere");
+    CHECK(options_of() == Words{"job.dump_folder", "training.dataset_path"});
+    config.checkpoint.folder = (folder / "elsewhere").string();
+    config.validation.enable = true;
+    CHECK(options_of() ==
+          Words{"job.dump_folder", "checkpoint.folder", "training.dataset_path", "validation.dataset_path"});
+    const StartFacts facts = start_facts(cpu, 5, config);
+    CHECK(facts.computes_in_bf16);
+    CHECK(facts.places[1].path == config.checkpoint.folder);
+    CHECK(facts.places[2].path == config.training.dataset_path[0]);
+    CHECK_FALSE(facts.places[2].is_written);
     CHECK(facts.vector_level == cpu_vector_level());
     CHECK(facts.local_ranks == 5);
     CHECK(facts.cpu.threads == 3);
-    CHECK(facts.dump_folder == folder.path().string());
-    CHECK(facts.file_system == file_system_of(folder.path()));
+    CHECK(facts.places[0].path == folder.path().string());
+    CHECK(facts.places[0].file_system == file_system_of(folder.path()));
 }

@@ -52,10 +52,10 @@ TEST_CASE("a text ends before the first stop, however it comes in pieces") {
 
 TEST_CASE("prompts of a file") {
     const TemporaryFolder folder;
-    const auto read = [&](const std::string& content) {
-        write_file(folder / "prompts", content);
+    const auto read = [&](const std::string& content, const std::string& name = "prompts") {
+        write_file(folder / name, content);
         std::vector<std::string> texts;
-        for (const Prompt& prompt : read_prompts(folder / "prompts"))
+        for (const Prompt& prompt : read_prompts(folder / name))
             texts.push_back(fmt::format("{}:{}", prompt.line, prompt.text));
         return texts;
     };
@@ -63,14 +63,16 @@ TEST_CASE("prompts of a file") {
     CHECK(read("one") == Texts{"1:one"});
     CHECK(read("\none \r\n\n  \n two\n") == Texts{"2:one ", "5: two"});
     CHECK(read("a {\"prompt\": 1}\n{\n") == Texts{"1:a {\"prompt\": 1}", "2:{"});
-    CHECK(read("{\"prompt\": \"a\\nb\", \"text\": \"c\"}\n\n {\"text\": \"\"}\n") == Texts{"1:a\nb", "3:"});
+    CHECK(read("{\"prompt\": \"a\\nb\", \"text\": \"c\"}\n\n {\"text\": \"\"}\n", "prompts.jsonl") ==
+          Texts{"1:a\nb", "3:"});
     const auto error = [&](const std::string& content, const std::string& message) {
-        CHECK_THROWS_WITH(read(content), Contains((folder / "prompts").string()) && Contains(message));
-        CHECK_THROWS_AS(read(content), ConfigError);
+        const std::string name = "prompts.jsonl";
+        CHECK_THROWS_WITH(read(content, name), Contains((folder / name).string()) && Contains(message));
+        CHECK_THROWS_AS(read(content, name), ConfigError);
     };
     error("", "has no prompts: every line is empty");
     error(" \n\r\n", "has no prompts: every line is empty");
-    error("{\"prompt\": \"a\"}\nplain\n", "prompts, line 2");
+    error("{\"prompt\": \"a\"}\nplain\n", "prompts.jsonl, line 2");
     error("{\"prompt\": \"a\"}\n[1]\n",
           "line 2: the top level must be an object with \"prompt\" or \"text\"");
     error("{\"promt\": \"a\"}\n", "line 1: has neither \"prompt\" nor \"text\"");
