@@ -34,6 +34,7 @@ public:
     void run();
 
 private:
+    void require_all_fit(int64_t limit) const;
     void load();
     void resume(const Checkpoint::Loaded& loaded);
     void train_step(const StepBatch& batch);
@@ -58,8 +59,8 @@ private:
     RunFolder folder_;
     CpuShare cpu_;
     DecoderConfig model_;
-    TrainingData data_;
     Engine engine_;
+    TrainingData data_;
     LrSchedule schedule_;
     Checkpoint checkpoint_;
     std::optional<AsyncCheckpoint> beside_;  ///< where checkpoints are written while training goes on
