@@ -8,7 +8,7 @@ import sources
 
 LONGEST = 600
 SPDX = "SPDX-License-Identifier: Apache-2.0"
-NO_COMMENTS = (".json", ".safetensors", ".h5")  # formats that cannot carry the line
+NO_COMMENTS = (".json", ".safetensors", ".h5", ".csv")  # formats that cannot carry the line
 MACHINE_PATH = re.compile(r"""(^|[\s"'=(:`])/(home|root|work|Users)/(?!someone)\w""")
 
 

@@ -38,7 +38,7 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
     const auto fits = [&](int64_t operations, int64_t blocks) {
         const Choices choices = choices_of(layers, operations, blocks);
         const MemoryPlan plan = plan_of(choices);
-        if (double(plan.activations) > limit) return false;
+        if (double(plan.executor.frame) > limit) return false;
         if (plan.flops < best_flops) {
             best_flops = plan.flops;
             best = choices;
@@ -75,8 +75,8 @@ Choices choose(const RecomputeOptions& options, int64_t layers, const PlanOfChoi
                 choices.push_back((i + 1) % options.every == 0 ? Recompute::block : Recompute::nothing);
             break;
         case RecomputeOptions::Mode::budget: {
-            const double none = double(plan_of({}).activations),
-                         full = double(plan_of(choices_of(layers, 0, layers)).activations);
+            const double none = double(plan_of({}).executor.frame),
+                         full = double(plan_of(choices_of(layers, 0, layers)).executor.frame);
             choices = cheapest_within(full + options.budget * (none - full), layers, plan_of);
         }
     }
@@ -92,22 +92,28 @@ RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, co
     plan.blocks = choose(options, layers, plan_of);
     if (plan.blocks.empty()) return plan;
     const MemoryPlan with = plan_of(plan.blocks), without = plan_of({});
-    plan.frame = with.activations;
-    plan.frame_without = without.activations;
+    plan.frame = with.executor.frame;
+    plan.frame_without = without.executor.frame;
     plan.extra = with.flops / without.flops - 1;
     return plan;
 }
 
-std::string RecomputePlan::text() const {
+std::string RecomputePlan::text(const std::vector<DecoderPart>& parts) const {
     if (blocks.empty()) return "";
-    const auto whole = std::count(blocks.begin(), blocks.end(), Recompute::block),
-               operations = std::count(blocks.begin(), blocks.end(), Recompute::operations);
+    int64_t all = 0, whole = 0, operations = 0;
+    for (const DecoderPart& part : parts) {
+        const auto first = blocks.begin() + part.first_layer, last = blocks.begin() + part.last_layer;
+        all += part.layers();
+        whole += std::count(first, last, Recompute::block);
+        operations += std::count(first, last, Recompute::operations);
+    }
     std::string what;
-    if (whole > 0) what = fmt::format("{} of {} blocks whole", whole, blocks.size());
+    if (whole > 0) what = fmt::format("{} of {} blocks whole", whole, all);
     if (operations > 0)
         what += fmt::format("{}norms and activation functions of {}", whole > 0 ? ", " : "",
                             whole > 0 ? fmt::format("{} others", operations)
-                                      : fmt::format("{} of {} blocks", operations, blocks.size()));
+                                      : fmt::format("{} of {} blocks", operations, all));
+    if (whole + operations == 0) what = fmt::format("none of {} blocks", all);
     return fmt::format(
         "Recomputed in the backward: {}; a frame takes {} instead of {}, for {:.2g}% more arithmetic", what,
         bytes_text(double(frame)), bytes_text(double(frame_without)), 100 * extra);

@@ -76,6 +76,16 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
 
 }  // namespace
 
+std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options) {
+    std::vector<int64_t> totals;
+    EngineOptions of_rank = options;
+    for (int stage = 0; stage < options.mesh.pp; ++stage) {
+        of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
+        totals.push_back(Engine(config, of_rank).plan().total());
+    }
+    return totals;
+}
+
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     : options_(complete(config, options)),
       recompute_(recompute_for(config, options_)),

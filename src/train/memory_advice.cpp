@@ -109,8 +109,9 @@ std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t se
     return all;
 }
 
+// Of the rank that needs most.
 int64_t bytes_of(const DecoderConfig& model, const EngineOptions& options) {
-    return Engine(model, options).plan().total();
+    return std::ranges::max(planned_bytes(model, options));
 }
 
 }  // namespace

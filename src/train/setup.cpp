@@ -33,10 +33,32 @@ RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
     return {.mode = Mode::blocks, .every = std::max<int64_t>(1, std::stoll(option))};
 }
 
+void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh) {
+    const auto divides = [&](const char* option, int degree, const char* what, int64_t number) {
+        if (number % degree == 0) return;
+        std::vector<std::string> valid;
+        for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
+            if (number % d == 0) valid.push_back(std::to_string(d));
+        throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
+                          number, join(valid, ", "));
+    };
+    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
+    if (config.parallelism.context_parallel_rotate_method == "heads")
+        divides("context_parallel_degree", mesh.cp,
+                "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
+                "tensor_parallel_degree",
+                model.kv_heads / mesh.tp);
+    if (config.parallelism.expert_parallel_degree > 1)
+        throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
+                          config.parallelism.expert_parallel_degree, model.family, model.flavor);
+}
+
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads) {
+    require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
@@ -83,38 +105,6 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
                       notices);
 }
 
-void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh) {
-    const auto divides = [&](const char* option, int degree, const char* what, int64_t number) {
-        if (number % degree == 0) return;
-        std::vector<std::string> valid;
-        for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
-            if (number % d == 0) valid.push_back(std::to_string(d));
-        throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
-                          number, join(valid, ", "));
-    };
-    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
-    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
-    if (config.parallelism.context_parallel_rotate_method == "heads")
-        divides("context_parallel_degree", mesh.cp,
-                "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
-                "tensor_parallel_degree",
-                model.kv_heads / mesh.tp);
-    if (config.parallelism.expert_parallel_degree > 1)
-        throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
-                          config.parallelism.expert_parallel_degree, model.family, model.flavor);
-}
-
-std::vector<int64_t> planned_bytes(const Engine& engine) {
-    const MeshShape& mesh = engine.options().mesh;
-    std::vector<int64_t> totals;
-    for (int rank = 0; rank < mesh.pp; ++rank) {
-        EngineOptions options = engine.options();
-        options.rank = rank * (mesh.ranks() / mesh.pp);
-        totals.push_back(Engine(engine.decoder().config(), options).plan().total());
-    }
-    return totals;
-}
-
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
                                       int64_t memory_limit) {
     const DecoderConfig& m = engine.decoder().config();
@@ -143,13 +133,14 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
                         config.parallelism.context_parallel_load_balancer,
                         config.parallelism.context_parallel_rotate_method));
-    if (const std::string recomputed = engine.recompute().text(); !recomputed.empty())
+    if (const std::string recomputed = engine.recompute().text(engine.decoder().parts()); !recomputed.empty())
         lines.push_back(recomputed);
     lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;
-        for (const int64_t bytes : planned_bytes(engine)) totals.push_back(bytes_text(double(bytes)));
-        lines.push_back("that was rank 0; the plans of the pipeline ranks: " + join(totals, ", "));
+        for (const int64_t bytes : planned_bytes(m, options)) totals.push_back(bytes_text(double(bytes)));
+        lines.push_back("that was rank 0 and its stages; the plans of the pipeline ranks: " +
+                        join(totals, ", "));
     }
     for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);
     return lines;
@@ -181,7 +172,6 @@ void dry_run(const CommandLine& command_line, int world_size) {
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
     const MeshShape mesh = mesh_shape(config, command_line.ranks > 0 ? int(command_line.ranks) : world_size);
     const DecoderConfig model = model_from_deck(config);
-    require_mesh_fits(model, config, mesh);
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
@@ -190,7 +180,7 @@ void dry_run(const CommandLine& command_line, int world_size) {
     for (const std::string& line : describe_run(config, mesh, engine, limit)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     for (const std::string& notice : absent_files(config)) log::info("{}", notice);
-    if (std::ranges::max(planned_bytes(engine)) > limit)
+    if (std::ranges::max(planned_bytes(model, engine.options())) > limit)
         log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
                   memory_advice(model, engine.options(), limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");

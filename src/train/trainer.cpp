@@ -43,12 +43,6 @@ LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, boo
             .document_start = document_mask ? rows(batch.document_start) : Tensor{}};
 }
 
-DecoderConfig model_on(const MeshShape& mesh, const Config& config) {
-    DecoderConfig model = model_from_deck(config);
-    require_mesh_fits(model, config, mesh);
-    return model;
-}
-
 }  // namespace
 
 Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
@@ -58,9 +52,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       folder_(config_, mesh_.world()),
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
                         mpi.local_ranks_with(cpu_binding()))),
-      model_(model_on(mesh_.shape(), config_)),
-      data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
+      model_(model_from_deck(config_)),
       engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
+      data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
     apply(cpu_);
@@ -81,7 +75,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), config_)))
             log::info("Hint: {}", hint);
     }
-    require_fits(engine_.plan(), limit, [&] { return memory_advice(model_, engine_.options(), limit); });
+    require_all_fit(limit);
     engine_.allocate(mesh_);
     // all ranks measure together, as they compute together; rank 0 alone keeps what was best
     peak_flops_ = mesh_.world().all_reduce(
@@ -105,6 +99,18 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
     together(mesh_.world(), [&] {
         if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
+    });
+}
+
+// Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
+// most.
+void Trainer::require_all_fit(int64_t limit) const {
+    const int64_t lacking = engine_.plan().total() - limit,
+                  most = mesh_.world().all_reduce(lacking, Reduce::max);
+    together(mesh_.world(), [&] {
+        if (lacking == most)
+            require_fits(engine_.plan(), limit,
+                         [&] { return memory_advice(model_, engine_.options(), limit); });
     });
 }
 

@@ -147,6 +147,24 @@ TEST_CASE("info: a deck") {
     CHECK(row("total") == fmt::format(" total 5,268,736 {:.4g}", model.flops_per_token(100)));
     CHECK(model.parameters() == 5268736);
 
+    // what a run refuses
+    const std::string tiny = "[model]\nflavor = \"debugmodel\"\nn_heads = 4\nn_kv_heads = 2\n";
+    write_file(folder / "heads.toml", tiny +
+                                          "[training]\nseq_len = 64\n[parallelism]\n"
+                                          "context_parallel_degree = 4\n"
+                                          "context_parallel_rotate_method = \"heads\"\n");
+    CHECK_THAT(refused({folder / "heads.toml"}),
+               Contains("parallelism.context_parallel_degree = 4: must divide the heads "
+                        "(context_parallel_rotate_method = \"heads\")") &&
+                   Contains("= 2; valid are 1, 2"));
+    write_file(folder / "wide.toml",
+               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+               "[parallelism]\ntensor_parallel_degree = 16\n");
+    CHECK_THAT(
+        refused({folder / "wide.toml"}),
+        Contains("parallelism.tensor_parallel_degree = 16: must divide model.n_kv_heads = 8; valid are "
+                 "1, 2, 4, 8"));
+
     write_file(folder / "wrong.toml", "[training]\nstpes = 7\n");
     CHECK_THAT(refused({folder / "wrong.toml"}), Contains("wrong.toml:2:1") && Contains("training.steps"));
     write_file(folder / "broken.toml", "[training\nsteps = 7\n");

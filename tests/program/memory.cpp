@@ -86,3 +86,26 @@ TEST_CASE("A run that does not fit is refused with what would do, a dry run says
     CHECK(dry.exit_code == 0);
     CHECK_THAT(dry.output, Contains("a run here would be refused. ") && Contains(" ranks would do"));
 }
+
+TEST_CASE("Where one rank's stages do not fit, no rank goes on") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const Arguments uneven = {"--model.ffn_hidden=16777216", "--model.dim=2048",
+                              "--parallelism.pipeline_parallel_degree=2",
+                              "--parallelism.pipeline_parallel_schedule=GPipe",
+                              "--parallelism.module_fqns_per_model_part=tok_embeddings;"
+                              "layers.0,layers.1,norm,output"};
+    // rank 0 ends too, and says it: otherwise rank 1 says it itself, after waiting for the other
+    const Outcome run =
+        run_coeus(tiny_run(folder / "out", folder / "tokens.h5", uneven + Arguments{"--log.ranks=0,1"}), 2,
+                  {}, folder.path());
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK(count_of("rank 0: rank 1: the run needs ", run.output) == 1);
+    CHECK(count_of("the run needs ", run.output) == 1);
+    CHECK(count_of(" - error - ", run.output) == 1);
+    const Outcome dry = run_coeus(
+        tiny_run(folder / "dry", folder / "tokens.h5", uneven + Arguments{"--dry_run", "--ranks=2"}), 0, {},
+        folder.path());
+    CHECK_THAT(dry.output, Contains("a run here would be refused. No change of the deck fits"));
+}

@@ -24,13 +24,14 @@ struct RecomputeOptions {
 };
 
 struct RecomputePlan {
-    std::vector<Recompute> blocks;  ///< one for each block; empty: nothing
-    int64_t frame = 0;              ///< bytes of a micro-batch's frame
+    std::vector<Recompute> blocks;  ///< one for each block of the model; empty: nothing
+    int64_t frame = 0;              ///< bytes of a micro-batch's frame, of the planned rank's stages
     int64_t frame_without = 0;      ///< the same where nothing is computed again
-    double extra = 0;               ///< share of the arithmetic of forward and backward that comes on top
+    double extra = 0;               ///< share of the rank's arithmetic of forward and backward on top of it
 
-    /// "Recomputed: ..." in one line; "" where nothing is.
-    std::string text() const;
+    /// "Recomputed in the backward: ..." in one line, counting the blocks of these parts: a rank's stages. ""
+    /// where nothing is.
+    std::string text(const std::vector<DecoderPart>& parts) const;
 };
 
 /// Plans a micro-batch's training with such choices for the blocks.

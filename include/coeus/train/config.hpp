@@ -81,7 +81,6 @@ struct Config {
     struct Optimizer {
         std::string name = "AdamW";
         double lr = 8e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-        bool early_step_in_backward = false;
     } optimizer;
 
     struct LrScheduler {
@@ -103,7 +102,6 @@ struct Config {
         std::optional<int64_t> num_tokens_per_microbatch_per_dp_rank, num_tokens_per_train_step;
         double max_norm = 1.0;
         int64_t steps = 10000;
-        bool enable_cpu_offload = false;
         std::string dtype = "float32";  ///< of weights and moments; float64 computes in float64
         std::string mixed_precision_param = "bfloat16";  ///< of compute
         std::string mixed_precision_reduce = "float32";

@@ -41,6 +41,10 @@ struct EngineOptions {
     PipelineOptions pipeline;
 };
 
+/// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of
+/// one stage plan alike).
+std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options);
+
 class Engine {
 public:
     /// Plans; takes no memory but the RoPE table's.

@@ -21,7 +21,8 @@ struct Alternative {
 /// shards instead of replicas, context and tensor parallelism, and these together. The cheapest first.
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
 
-/// One sentence: the cheapest alternative that fits; else the smallest, and how many ranks would do.
+/// One sentence: the cheapest alternative whose every rank fits; else the smallest, and how many ranks would
+/// do. The same for each options.rank.
 std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes);
 
 }  // namespace coeus

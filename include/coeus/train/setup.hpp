@@ -12,16 +12,12 @@
 
 namespace coeus {
 
+/// ConfigError where the degrees of the mesh do not divide the model (naming option, rule and valid values),
+/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
 /// Adds what was cut to `notices`.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices);
-
-/// ConfigError where the degrees of the mesh do not divide the model: names option, rule and valid values.
-void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh);
-
-/// Of the memory plans of the pipeline ranks, whose stages differ; the ranks of one plan alike.
-std::vector<int64_t> planned_bytes(const Engine& engine);
 
 /// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
 /// rank may take.

@@ -34,6 +34,7 @@ public:
     void run();
 
 private:
+    void require_all_fit(int64_t limit) const;
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
     bool load();
     void resume(const Checkpoint::Loaded& loaded);
@@ -59,8 +60,8 @@ private:
     RunFolder folder_;
     CpuShare cpu_;
     DecoderConfig model_;
-    TrainingData data_;
     Engine engine_;
+    TrainingData data_;
     LrSchedule schedule_;
     Checkpoint checkpoint_;
     std::optional<AsyncCheckpoint> beside_;  ///< where checkpoints are written while training goes on

@@ -140,6 +140,29 @@ void check_parallelism(const Config& config) {
            round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
+// What says how many stages there are, or what they hold, says it alone.
+void check_stages(const Config::Parallelism& p) {
+    const Config::Parallelism usual;
+    const bool listed = !p.module_fqns_per_model_part.empty();
+    demand(!p.pipeline_parallel_layers_per_stage || (!listed && p.pipeline_parallel_schedule_csv.empty()),
+           "parallelism.pipeline_parallel_layers_per_stage = {}: {}; leave one of the two out",
+           p.pipeline_parallel_layers_per_stage.value_or(0),
+           listed
+               ? "parallelism.module_fqns_per_model_part lists the stages already"
+               : "the table of parallelism.pipeline_parallel_schedule_csv has its number of stages already");
+    const auto weighs = [&](const char* option, int64_t layers, int64_t usually) {
+        demand(
+            !listed || layers == usually,
+            "parallelism.{} = {}: is for layers that are divided evenly, but "
+            "parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two out",
+            option, layers);
+    };
+    weighs("pipeline_parallel_first_stage_less_layers", p.pipeline_parallel_first_stage_less_layers,
+           usual.pipeline_parallel_first_stage_less_layers);
+    weighs("pipeline_parallel_last_stage_less_layers", p.pipeline_parallel_last_stage_less_layers,
+           usual.pipeline_parallel_last_stage_less_layers);
+}
+
 void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
     const std::string& option = config.selective_ac_option;
     const bool digits =
@@ -207,6 +230,7 @@ void check(const Config& config) {
     check_model(config);
     check_training(config);
     check_parallelism(config);
+    check_stages(config.parallelism);
     check_activation_checkpoint(config.activation_checkpoint);
     check_checkpoint(config.checkpoint);
     check_validation(config);

@@ -211,9 +211,9 @@ void add_no_effect_notices(const Settings& settings, Config& config, Words& noti
             fmt::format("{} {} no effect: {}", join(names, ", "), names.size() == 1 ? "has" : "have", why));
 }
 
-// What is refused of options that keep nothing: of those not built yet whatever asks for something, of the
-// others some choices.
-Words refused(const Settings& settings) {
+// What is refused of options that keep nothing: of those not built yet, or refused with a reason, whatever
+// asks for something, of the others some choices.
+Words refused_in(const Settings& settings) {
     Words lines;
     for (const Option& option : options()) {
         const auto found = settings.find(option.name);
@@ -222,6 +222,8 @@ Words refused(const Settings& settings) {
         if (option.status == Status::not_built && option.slot == nullptr && asks(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {} is not built yet; leave it out", setting.name,
                                         setting.text, option.why));
+        else if (option.status == Status::refused && asks(option, setting.value))
+            lines.push_back(fmt::format("{} = {}: {}; leave it out", setting.name, setting.text, option.why));
         else if (is_refused(option, setting.value))
             lines.push_back(fmt::format("{} = {}: {}", setting.name, setting.text, option.refusal));
     }
@@ -335,7 +337,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     find_datasets(settings, config, result.notices, missing);
     add_no_effect_notices(settings, config, result.notices);
     check(config);
-    for (const Words& lines : {missing_for_a_run(config), refused(settings)})
+    for (const Words& lines : {missing_for_a_run(config), refused_in(settings)})
         missing.insert(missing.end(), lines.begin(), lines.end());
     if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
     for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");

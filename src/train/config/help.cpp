@@ -58,6 +58,7 @@ std::string explanation(const Option& option) {
         case Status::not_built:
             return text + (option.slot != nullptr ? " [not built yet]" : " [refused: not built yet]");
         case Status::no_effect: return text + fmt::format(" [no effect: {}]", option.why);
+        case Status::refused: return text + fmt::format(" [refused: {}]", option.why);
     }
     return text;
 }
@@ -116,8 +117,8 @@ std::string options_markdown() {
         "`--ranks N` for a mesh of N ranks.\n\n"
         "Sections and options are those of torchtitan's TOML decks. *Not built yet* marks what is refused in "
         "a real run "
-        "unless it has its default, *refused* single words that are; *no effect* what is checked and "
-        "accepted, "
+        "unless it has its default, *refused* what always is, an option or single words of one; *no effect* "
+        "what is checked and accepted, "
         "with one notice, and has no meaning here.\n";
     std::string section = "-";
     for (const Option& option : options()) {

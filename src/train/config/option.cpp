@@ -152,6 +152,10 @@ Option no_effect(std::string name, Type type, std::string why, std::string meani
     return without_field(std::move(name), type, Status::no_effect, std::move(why), std::move(meaning));
 }
 
+Option refused(std::string name, Type type, std::string why, std::string meaning) {
+    return without_field(std::move(name), type, Status::refused, std::move(why), std::move(meaning));
+}
+
 const std::vector<Option>& options() {
     static const std::vector<Option> all = [] {
         std::vector<Option> table;

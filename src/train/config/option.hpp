@@ -28,6 +28,7 @@ enum class Status {
     not_built,  ///< only the default works; anything else is refused, in a dry run noticed; without a field
                 ///< whatever is given
     no_effect,  ///< of torchtitan, without a meaning here: type and choice are checked, one notice says why
+    refused,    ///< of torchtitan, and no run may pass over it: as not_built without a field, for good reason
 };
 
 /// What a number has to be.
@@ -55,7 +56,7 @@ struct Option {
     Type type = Type::text;
     std::string meaning;
     Status status = Status::works;
-    std::string why;  ///< dormant: what it goes with; not_built: what is not built; no_effect: the reason
+    std::string why;  ///< dormant: what it goes with; not_built: what is not built; else: the reason
     const Rule* rule = nullptr;
     Words choices;                       ///< empty: anything; compared without regard to case
     Words built = {};                    ///< the choices that work; empty: all
@@ -79,6 +80,7 @@ Option dormant(Field field, std::string with, std::string meaning);
 Option not_built(Field field, std::string what, std::string meaning);
 Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
+Option refused(std::string name, Type type, std::string why, std::string meaning);
 
 /// A short name, or one of an older or newer torchtitan.
 struct Alias {

@@ -91,9 +91,11 @@ std::vector<Option> model_options() {
                   "groups of parameters by pattern, each with its optimizer"),
         not_built("optimizer.optimizer_factory_kwargs_by_name", Type::words,
                   "an optimizer of one's own for some parameters", "options of each optimizer"),
-        not_built(COEUS_FIELD(optimizer.early_step_in_backward),
-                  "the optimizer step during the backward pass",
-                  "update each weight as soon as its gradient is complete"),
+        refused(
+            "optimizer.early_step_in_backward", Type::boolean,
+            "gradients are clipped by their global norm, and a step whose norm is not finite is not taken: "
+            "no weight can be updated before the last gradient is there",
+            "update each weight as soon as its gradient is complete"),
 
         works(COEUS_FIELD(lr_scheduler.warmup_steps),
               "number of steps in which the learning rate rises from 0")

@@ -66,7 +66,8 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.max_norm), "gradients are scaled down to this global norm; inf: never")
             .obeys(positive_or_infinite),
         works(COEUS_FIELD(training.steps), "number of optimizer steps of the run").obeys(at_least_1),
-        not_built(COEUS_FIELD(training.enable_cpu_offload), "keeping weights and moments in host memory",
+        no_effect("training.enable_cpu_offload", Type::boolean,
+                  "on CPUs weights and moments are in host memory already; it will mean something with GPUs",
                   "keep weights and moments in host memory"),
         works(COEUS_FIELD(training.dtype),
               "type of weights and moments; bfloat16 rounds stochastically, float64 computes in float64 too")

@@ -114,14 +114,25 @@ TEST_CASE("recomputation: a budget of the largest model is found at once") {
 }
 
 TEST_CASE("recomputation: said in one line") {
+    const auto text_of = [](const RecomputePlan& plan) {
+        return plan.text({{.last_layer = int64_t(plan.blocks.size())}});
+    };
     RecomputePlan plan;
-    CHECK(plan.text() == "");
+    CHECK(text_of(plan) == "");
     plan = {.blocks = {operations, operations}, .frame = 3 << 20, .frame_without = 4 << 20, .extra = 0.0123};
     CHECK(
-        plan.text() ==
+        text_of(plan) ==
         "Recomputed in the backward: norms and activation functions of 2 of 2 blocks; a frame takes 3.00 MiB "
         "instead of 4.00 MiB, for 1.2% more arithmetic");
     plan.blocks = {block, nothing, operations};
-    CHECK_THAT(plan.text(),
+    CHECK_THAT(text_of(plan),
                Catch::Contains("1 of 3 blocks whole, norms and activation functions of 1 others;"));
+    // of a rank's stages
+    plan.blocks = {block, nothing, operations, block};
+    CHECK_THAT(plan.text({{.first_layer = 0, .last_layer = 1}, {.first_layer = 3, .last_layer = 4}}),
+               Catch::Contains(": 2 of 2 blocks whole; a frame"));
+    CHECK_THAT(plan.text({{.first_layer = 1, .last_layer = 3}}),
+               Catch::Contains(": norms and activation functions of 1 of 2 blocks; a frame"));
+    CHECK_THAT(plan.text({{.first_layer = 1, .last_layer = 2}}),
+               Catch::Contains(": none of 1 blocks; a frame"));
 }

@@ -310,6 +310,33 @@ TEST_CASE("Rules over several options") {
                Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
 }
 
+TEST_CASE("Stages are said once") {
+    const std::string listed = "--parallelism.module_fqns_per_model_part=a;b",
+                      table = "--parallelism.pipeline_parallel_schedule_csv=x.csv",
+                      each = "--parallelism.pipeline_parallel_layers_per_stage=2",
+                      less = "--parallelism.pipeline_parallel_first_stage_less_layers=",
+                      last_less = "--parallelism.pipeline_parallel_last_stage_less_layers=";
+    CHECK(error_of({each, listed}) ==
+          "parallelism.pipeline_parallel_layers_per_stage = 2: parallelism.module_fqns_per_model_part lists "
+          "the stages already; leave one of the two out");
+    CHECK(error_of({each, table}) ==
+          "parallelism.pipeline_parallel_layers_per_stage = 2: the table of "
+          "parallelism.pipeline_parallel_schedule_csv has its number of stages already; leave one of the two "
+          "out");
+    CHECK(error_of({less + "0", listed}) ==
+          "parallelism.pipeline_parallel_first_stage_less_layers = 0: is for layers that are divided evenly, "
+          "but parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two "
+          "out");
+    CHECK_THAT(error_of({last_less + "2", listed}),
+               Contains("parallelism.pipeline_parallel_last_stage_less_layers = 2: is for layers"));
+    // together these mean something
+    CHECK(error_of({listed, table}) == "no error");
+    CHECK(error_of({less + "0", last_less + "2", table}) == "no error");
+    CHECK(error_of({less + "0", last_less + "2", each}) == "no error");
+    CHECK(error_of({less + "1", last_less + "1", listed}) == "no error");  // the defaults
+    CHECK(error_of({each, "--parallelism.pipeline_parallel_layers_per_stage=none", listed}) == "no error");
+}
+
 TEST_CASE("quiet is short for log.quiet") {
     CHECK(config_of({"--quiet"}).log.quiet);
     CHECK(config_of({"--quiet=true"}).log.quiet);
@@ -327,6 +354,12 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=optimizer"}), Contains("not built yet"));
     CHECK_THAT(error_of({"--device=cuda"}), Contains("device = \"cuda\": is not built yet"));
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
+    // what no run will do
+    CHECK(
+        error_of({"--optimizer.early_step_in_backward"}) ==
+        "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
+        "whose norm is not finite is not taken: no weight can be updated before the last gradient is there; "
+        "leave it out");
     // all at once
     CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=optimizer", "--parallelism.expert_parallel_degree=2"}),
                Contains("expert parallelism is not built yet") && Contains("checkpoint.exclude_from_loading"));

@@ -3,7 +3,8 @@
 #include "coeus/train/engine.hpp"
 
 #include "coeus/base/error.hpp"
-#include "support/model.hpp"
+#include "coeus/base/text.hpp"
+#include "support/mesh_run.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -154,6 +155,25 @@ TEST_CASE("engine: validation leaves training alone") {
         CHECK(with.engine.scalars().loss == without.engine.scalars().loss);
     }
     CHECK(with.state() == without.state());
+}
+
+TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's own blocks") {
+    const DecoderConfig model = tiny_config(6);
+    EngineOptions with = options(Dtype::f64, 4);
+    with.validation = {};
+    with.mesh.pp = 2;
+    with.pipeline = pipeline_of("GPipe", 2, 4, 1, model);
+    with.recompute = {.mode = RecomputeOptions::Mode::blocks};
+    for (const int rank : {0, 1}) {
+        with.rank = rank;
+        const Engine engine(model, with);
+        const MemoryPlan& plan = engine.plan();
+        CHECK(engine.recompute().frame == plan.executor.frame);
+        CHECK(plan.activations == 4 * plan.executor.frame);  // all alive
+        CHECK_THAT(engine.recompute().text(engine.decoder().parts()),
+                   Catch::Contains("3 of 3 blocks whole; a frame takes " +
+                                   bytes_text(double(plan.executor.frame)) + " instead of "));
+    }
 }
 
 TEST_CASE("engine: the same steps give the same bits") {

@@ -25,6 +25,7 @@ struct Planned {
     DecoderConfig model;
     EngineOptions options;
     int64_t total() const { return Engine(model, options).plan().total(); }
+    std::vector<int64_t> of_stages() const { return planned_bytes(model, options); }
 };
 
 Planned planned(const Words& arguments, int ranks) {
@@ -125,4 +126,39 @@ TEST_CASE("memory advice: the ranks that would do") {
                       "--parallelism.data_parallel_replicate_degree=1"});
     CHECK(planned(following, ranks).total() <= limit);
     CHECK(planned(following, ranks / 2).total() > limit);
+}
+
+TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
+    const Words piped = joined(
+        deck, {"--parallelism.data_parallel_replicate_degree=2", "--parallelism.pipeline_parallel_degree=2",
+               "--parallelism.pipeline_parallel_schedule=GPipe"});
+    Planned now = planned(piped, 4);
+    const std::vector<int64_t> totals = now.of_stages();
+    REQUIRE(totals[1] > totals[0]);  // as many frames; and the head
+    for (const int64_t limit : {totals[0], totals[0] * 9 / 10, totals[0] * 3 / 4}) {
+        const std::string advice = memory_advice(now.model, now.options, limit);
+        CAPTURE(limit, advice);
+        REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
+        const int64_t most = std::ranges::max(planned(joined(piped, settings_in(advice)), 4).of_stages());
+        CHECK(most <= limit);
+        CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(most))));
+        Planned other = now;
+        other.options.rank = 3;
+        CHECK(memory_advice(other.model, other.options, limit) == advice);
+    }
+}
+
+TEST_CASE("memory advice: the ranks that a pipeline would do with") {
+    const Words least = joined(
+        deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=2",
+               "--parallelism.data_parallel_replicate_degree=1", "--parallelism.pipeline_parallel_degree=2",
+               "--parallelism.pipeline_parallel_schedule=GPipe"});
+    const int64_t limit = std::ranges::max(planned(least, 8).of_stages());
+    for (const int rank : {0, 1}) {
+        Planned now = planned(least, 2);
+        now.options.rank = rank;
+        CHECK(memory_advice(now.model, now.options, limit) ==
+              "8 ranks would do: with parallelism.data_parallel_shard_degree = 4 each needs " +
+                  bytes_text(double(limit)));
+    }
 }
