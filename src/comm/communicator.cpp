@@ -123,8 +123,16 @@ Communicator Communicator::split(int color, const std::string& name) const {
     return {std::make_unique<Handle>(comm), name};
 }
 
+void Communicator::prepare_sums() const {
+    if (size_ > 1 && !planned_) handle_->pieces();
+}
+
 int64_t Communicator::reduction_bytes(int ranks) {
     return ranks == 1 ? 0 : Handle::bytes_from_each(ranks) * ranks;
+}
+
+int64_t Communicator::reduction_bytes() const {
+    return handle_->staging.bytes();
 }
 
 // out (at most one piece) = sum over ranks of `in` at [first + rank * stride]; each rank owns one such part.

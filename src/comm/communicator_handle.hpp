@@ -33,7 +33,7 @@ struct Communicator::Handle {
         if (comm != MPI_COMM_NULL && !finalised) MPI_Comm_free(&comm);
     }
 
-    // At the first reduction: most of a mesh's communicators never reduce anything large.
+    // At the first reduction where it was not prepared: most of a mesh's communicators never reduce anything large.
     std::byte* pieces() {
         if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "pieces of a reduction");
         return staging.data();
@@ -41,7 +41,7 @@ struct Communicator::Handle {
 
     // 16 MiB in all, until pieces would become too small
     static int64_t bytes_from_each(int ranks) {
-        const int64_t rest = round_up(int64_t(8) * ranks, 64);  // all_reduce: fewer elements than ranks
+        const int64_t rest = padded_bytes(int64_t(8) * ranks);  // all_reduce: fewer elements than ranks
         const int64_t piece = std::min((int64_t(16) << 20) / ranks / 64 * 64, int64_t(256) << 10);
         return std::max({piece, rest, int64_t(4) << 10});
     }

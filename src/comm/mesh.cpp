@@ -198,11 +198,4 @@ const Mesh& mesh_of_one() {
     return mesh;
 }
 
-int64_t Mesh::reduction_bytes() const {
-    int64_t bytes = 0;
-    for (const unsigned axes : {unsigned(fsdp), unsigned(dp_replicate), unsigned(cp), unsigned(tp)})
-        bytes += Communicator::reduction_bytes(size(axes));
-    return bytes;
-}
-
 }  // namespace coeus

@@ -7,7 +7,6 @@
 namespace coeus {
 
 namespace {
-constexpr int64_t alignment = 64;
 constexpr uintptr_t planning_base = uintptr_t(1)
                                     << 44;  // outside what the kernel maps for a process of this size
 }  // namespace
@@ -15,7 +14,7 @@ constexpr uintptr_t planning_base = uintptr_t(1)
 Arena::Arena(int64_t bytes, const std::string& what) : buffer_(bytes, what), planning_(false) {}
 
 Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
-    const int64_t bytes = round_up(shape.count() * size_of(dtype), alignment);
+    const int64_t bytes = padded_bytes(shape.count() * size_of(dtype));
     if (!planning_ && used_ + bytes > buffer_.bytes())
         throw LogicError(fmt::format("arena '{}' of {} bytes is too small: {} in use, {} more wanted",
                                      buffer_.what(), buffer_.bytes(), used_, bytes));
@@ -29,7 +28,7 @@ Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
 }
 
 void Arena::touch(int64_t bytes) {
-    peak_ = std::max(peak_, used_ + round_up(bytes, alignment));
+    peak_ = std::max(peak_, used_ + padded_bytes(bytes));
 }
 
 void Arena::rewind(int64_t mark) {

@@ -3,6 +3,8 @@
 
 #include "coeus/layers/token_exchange.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 Tensor ColLinear::forward(Ctx& c, Tensor x) const {
@@ -32,14 +34,19 @@ Tensor ColLinear::backward(Ctx& c, Tensor dy) const {
 Tensor RowLinear::forward(Ctx& c, Tensor x, Tensor residual) const {
     const int64_t own = x.rows() / c.tp.size();
     const Tensor y = c.frame.keep(x.dtype, {own, weight_->w.rows()});
-    // one rank adds the residual: that of the rows
-    const auto multiply = [&](Tensor out, int64_t first, Tensor plus) {
-        c.k.gemm(c.exec, out, x.slice_rows(first, out.rows()), transposed(weight_->w), plus);
-    };
+    // each rank adds the residual of its own rows: a product before them, one of them, one behind them
     c.tokens.scatter(c, y, [&](Tensor rows, int64_t first) {
-        for (int64_t done = 0; done < rows.rows(); done += own)
-            multiply(rows.slice_rows(done, own), first + done,
-                     first + done == c.tp.rank() * own ? residual : Tensor{});
+        const auto multiply = [&](int64_t begin, int64_t end, Tensor plus) {
+            if (begin < end)
+                c.k.gemm(c.exec, rows.slice_rows(begin, end - begin),
+                         x.slice_rows(first + begin, end - begin), transposed(weight_->w), plus);
+        };
+        const int64_t all = rows.rows(), mine = c.tp.rank() * own - first,
+                      begin = std::clamp<int64_t>(mine, 0, all),
+                      end = std::clamp<int64_t>(mine + own, 0, all);
+        multiply(0, begin, {});
+        multiply(begin, end, residual);
+        multiply(end, all, {});
     });
     input_.keep(c, x);
     return y;

@@ -15,7 +15,12 @@ public:
                     const Param& output) const override {
         const Tensor own = parts.slice_rows(c.tp.rank(), 1).reshape({parts.cols()});
         c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part_of(output, c.tp, c.tp.rank()));
-        c.tp.all_gather(parts.reshape({parts.count()}), own);
+        if (c.tp.size() == 1) return;
+        {
+            const ObservedExchange noted(c.exec, "gather_log_sums", parts);
+            c.tp.all_gather(parts.reshape({parts.count()}), own);
+        }
+        const ObservedExchange noted(c.exec, "sum_label_logits", at_label);
         c.tp.all_reduce(at_label);
     }
 };
@@ -31,7 +36,10 @@ public:
                      own = all.slice_rows(c.tp.rank() * n, n), elsewhere = c.temp.alloc(at_label.dtype, {n});
         c.k.zero(c.exec, own);
         c.k.cast(c.exec, own.slice_cols(0, logits.cols()), logits);
-        c.tp.all_gather(all, own);
+        {
+            const ObservedExchange noted(c.exec, "gather_logits", all);
+            c.tp.all_gather(all, own);
+        }
         c.k.zero(c.exec, at_label);
         for (int rank = 0; rank < ranks; ++rank) {
             const Tensor theirs =

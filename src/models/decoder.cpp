@@ -80,14 +80,15 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
-    const auto begin_unit = [&](bool here, int uses = 1) {
+    const auto begin_unit = [&](bool here, int uses = 1, bool follows_last = false) {
         parameters_.set_here(here);
-        return here ? parameters_.begin_unit(uses) : 0;
+        return here ? parameters_.begin_unit(uses, follows_last) : 0;
     };
 
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
-    embedding_unit_ = begin_unit(embeds || (config.tied && heads), config.tied && embeds && heads ? 2 : 1);
+    const bool tied_head = config.tied && heads;
+    embedding_unit_ = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1, tied_head);
     const bool shared = config.tied && embeds != heads;
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
                                             .shape = {config.vocab, config.dim},

@@ -7,13 +7,11 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t slot_alignment = 64;
-
 // Notes an action where someone observes.
 class ObservedAction {
 public:
     ObservedAction(ActionObserver* observer, const Action& action) : observer_(observer) {
-        if (observer_) observer_->begin(action);
+        if (observer_) observer_->begin_action(action);
     }
     ~ObservedAction() {
         if (observer_) observer_->end_action();
@@ -56,8 +54,8 @@ int64_t Executor::frame_bytes(const ExecutorMemory& memory) const {
 }
 
 int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) const {
-    return std::max(training_.slots * round_up(training_flow, slot_alignment),
-                    validation_.slots * round_up(validation_flow, slot_alignment));
+    return std::max(training_.slots * padded_bytes(training_flow),
+                    validation_.slots * padded_bytes(validation_flow));
 }
 
 void Executor::wait(int message) {
@@ -67,7 +65,7 @@ void Executor::wait(int message) {
 }
 
 Tensor Executor::slot(int number, Tensor flow) const {
-    return Tensor(slots_.data() + number * round_up(flow.bytes(), slot_alignment), flow.dtype, flow.shape);
+    return Tensor(slots_.data() + number * padded_bytes(flow.bytes()), flow.dtype, flow.shape);
 }
 
 template <class Compute>

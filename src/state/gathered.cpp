@@ -8,8 +8,6 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t alignment = 64;
-
 // What observers call the computing thread's waits.
 constexpr const char *gathering = "gather_weights", *reducing = "reduce_gradients";
 
@@ -29,7 +27,7 @@ public:
         for (const Unit& unit : parameters.units()) {
             State& state = states.emplace_back();
             for (size_t i = unit.first; i < unit.first + unit.count; ++i)
-                state.bytes += padded_bytes(parameters.storages()[i]);
+                state.bytes += bytes_of(parameters.storages()[i]);
         }
         if (keep == Keep::all)
             stack();
@@ -44,7 +42,7 @@ public:
     Tensor of(size_t unit, size_t storage) const {
         std::byte* at = buffer_.data() + states[unit].first;
         for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
-            at += padded_bytes(parameters_.storages()[i]);
+            at += bytes_of(parameters_.storages()[i]);
         const Storage& s = parameters_.storages()[storage];
         return Tensor(at, dtype_, {s.padded_count()});
     }
@@ -73,8 +71,8 @@ public:
     std::vector<State> states;  // of the units
 
 private:
-    int64_t padded_bytes(const Storage& storage) const {
-        return round_up(storage.padded_count() * size_of(dtype_), alignment);
+    int64_t bytes_of(const Storage& storage) const {
+        return padded_bytes(storage.padded_count() * size_of(dtype_));
     }
 
     void stack() {
@@ -84,11 +82,26 @@ private:
         }
     }
 
-    // Units of even number at the beginning, of odd number at the end.
+    // Neighbours apart: units of even number at the beginning, of odd number at the end. A tied table, unit
+    // 0, is the neighbour of the last one too: where that is of even number, it goes to the end as well, and
+    // the one before it between its two neighbours.
     void lay_at_both_ends() {
-        for (size_t u = 0; u < states.size(); ++u)
-            bytes_ = std::max(bytes_, states[u].bytes + (u > 0 ? states[u - 1].bytes : 0));
-        for (size_t u = 1; u < states.size(); u += 2) states[u].first = bytes_ - states[u].bytes;
+        if (states.empty()) return;
+        const size_t last = states.size() - 1;
+        const auto together = [&](size_t first, size_t count) {
+            int64_t sum = 0;
+            for (size_t u = first; u < first + count; ++u) sum += states[u].bytes;
+            return sum;
+        };
+        const bool circle = last > 0 && parameters_.units().front().follows_last;
+        const bool three = circle && last % 2 == 0;
+        bytes_ = circle ? together(0, 1) + together(last, 1) : together(0, 1);
+        for (size_t u = 0; u < last; ++u) bytes_ = std::max(bytes_, together(u, 2));
+        if (three) bytes_ = std::max(bytes_, together(last - 2, 3));
+        for (size_t u = 1; u <= last; u += 2) states[u].first = bytes_ - states[u].bytes;
+        if (!three) return;
+        states[last].first = bytes_ - states[last].bytes;
+        states[last - 1].first = states[last - 2].bytes;
     }
 
     const Parameters& parameters_;

@@ -8,15 +8,13 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t alignment = 64;  // bytes, of every matrix
-
-int64_t padded_bytes(const Storage& storage, Dtype dtype) {
-    return round_up(storage.shard_shape().count() * size_of(dtype), alignment);
+int64_t bytes_of(const Storage& storage, Dtype dtype) {
+    return padded_bytes(storage.shard_shape().count() * size_of(dtype));
 }
 
-int64_t padded_bytes(const std::deque<Storage>& storages, Dtype dtype) {
+int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
     int64_t bytes = 0;
-    for (const Storage& storage : storages) bytes += padded_bytes(storage, dtype);
+    for (const Storage& storage : storages) bytes += bytes_of(storage, dtype);
     return bytes;
 }
 
@@ -29,7 +27,7 @@ int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buff
         for (Storage& storage : storages) {
             if (storage.is_partial() != partial) continue;
             storage.*kind = Tensor(at, dtype, storage.shard_shape());
-            at += padded_bytes(storage, dtype);
+            at += bytes_of(storage, dtype);
         }
         if (partial) partial_bytes = at - buffer.data();
     }
@@ -38,8 +36,9 @@ int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buff
 
 }  // namespace
 
-size_t Parameters::begin_unit(int uses) {
-    units_.push_back({storages_.size(), 0, uses});
+size_t Parameters::begin_unit(int uses, bool follows_last) {
+    require(!follows_last || units_.empty(), "only the first unit can be used behind the last one");
+    units_.push_back({storages_.size(), 0, uses, follows_last});
     return units_.size() - 1;
 }
 
@@ -61,11 +60,11 @@ int64_t Parameters::count() const {
 
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
-    b.master = padded_bytes(storages_, types_.master);
-    if (!is_sharded() && types_.compute != types_.master) b.compute = padded_bytes(storages_, types_.compute);
+    b.master = bytes_of(storages_, types_.master);
+    if (!is_sharded() && types_.compute != types_.master) b.compute = bytes_of(storages_, types_.compute);
     if (with_optimizer) {
-        b.gradients = padded_bytes(storages_, types_.accumulate());
-        b.moments = 2 * padded_bytes(storages_, types_.master);
+        b.gradients = bytes_of(storages_, types_.accumulate());
+        b.moments = 2 * bytes_of(storages_, types_.master);
     }
     return b;
 }
@@ -97,7 +96,7 @@ std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
         Tensor& part = parts[storages_[i].is_partial() ? 0 : 1];
         const auto* at = static_cast<const std::byte*>(storages_[i].gradient.data);
         const int64_t first = (at - origin) / size_of(acc),
-                      count = padded_bytes(storages_[i], acc) / size_of(acc);
+                      count = bytes_of(storages_[i], acc) / size_of(acc);
         // storages of a kind follow each other
         part = part.count() == 0 ? gradients_.slice_rows(first, count)
                                  : Tensor(part.data, acc, {part.count() + count});

@@ -57,6 +57,14 @@ BatchShape micro_batch_of(const EngineOptions& options) {
             .seq_len = options.training.seq_len};
 }
 
+// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens over
+// tensor-parallel ranks, and the gradients of keys where they were gathered.
+std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges) {
+    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[dp_replicate], &mesh[tp]};
+    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[cp]);
+    return all;
+}
+
 // Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
 // communicates again, and parts that are not even would let ranks choose differently.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
@@ -102,7 +110,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
                           mesh, options.exchanges);
     plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
-    plan_.reduction = mesh.reduction_bytes();
+    for (const Communicator* ranks : summing(mesh, options.exchanges))
+        plan_.reduction += Communicator::reduction_bytes(ranks->size());
     if (options.copies_state)
         plan_.copies = (plan_.state.master + plan_.state.moments) / mesh.size(dp_replicate);
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
@@ -129,6 +138,8 @@ void Engine::allocate(const Mesh& mesh) {
     const Placement& placement = options_.pipeline.timetable.placement;
     if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
         table_ranks_ = mesh[pp].split(decoder_.shared_table() ? 0 : 1, "ranks with the tied table");
+    for (const Communicator* ranks : summing(mesh, options_.exchanges)) ranks->prepare_sums();
+    if (decoder_.shared_table()) table_ranks_->prepare_sums();
 }
 
 MemoryPlan Engine::used() const {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 
 namespace coeus {
 
@@ -80,7 +79,7 @@ int64_t Tracer::begin(const std::string& communicator, const char* operation, in
                   .where = where});
 }
 
-void Tracer::begin(const Action& action) {
+void Tracer::begin_action(const Action& action) {
     action_ = begin({.kind = Kind::action, .action = action});
 }
 
@@ -139,19 +138,15 @@ void Tracer::write(const std::filesystem::path& file) const {
     if (!out) throw SystemError(fmt::format("{} cannot be written", file.string()));
 }
 
-std::string Tracer::overlap() const {
+std::map<std::string, Tracer::Communication> Tracer::communication() const {
     const std::lock_guard lock(mutex_);
-    struct Sum {
-        int64_t calls = 0, bytes = 0;
-        double seconds = 0, exposed = 0;
-    };
-    std::map<std::string, Sum> sums;
+    std::map<std::string, Communication> sums;
     std::vector<std::pair<double, double>> waits;  // of the computing thread, in order
     for (const Event& event : events_)
         if (event.kind == Kind::wait && event.end >= 0) waits.emplace_back(event.begin, event.end);
     for (const Event& event : events_) {
         if (!event.communicator || event.end < 0) continue;
-        Sum& sum = sums[*event.communicator];
+        Communication& sum = sums[*event.communicator];
         ++sum.calls;
         sum.bytes += event.bytes;
         sum.seconds += event.end - event.begin;
@@ -165,6 +160,11 @@ std::string Tracer::overlap() const {
             sum.exposed +=
                 std::max(0.0, std::min(event.end, wait->second) - std::max(event.begin, wait->first));
     }
+    return sums;
+}
+
+std::string Tracer::overlap() const {
+    const std::map<std::string, Communication> sums = communication();
     std::string text = fmt::format("{:<40} {:>7} {:>11} {:>10} {:>10} {:>11} {:>8}", "communicator", "calls",
                                    "bytes", "ms", "hidden ms", "exposed ms", "GB/s");
     for (const auto& [name, sum] : sums)

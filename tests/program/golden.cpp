@@ -121,23 +121,33 @@ TEST_CASE("Ten steps have the golden figures where ranks divide each sequence") 
     }
 }
 
-TEST_CASE("Ten steps have the golden figures where ranks divide each layer, or have a copy each") {
-    const fs::path model = golden("models/llama3_gqa");
-    if (model.empty()) return;
-    const std::string divided = "--parallelism.tensor_parallel_degree=2";
-    for (const Arguments& arguments :
-         {Arguments{divided}, Arguments{divided, "--parallelism.enable_async_tensor_parallel"},
-          Arguments{divided, "--parallelism.disable_loss_parallel"},
-          Arguments{"--parallelism.data_parallel_replicate_degree=2"}}) {
-        CAPTURE(arguments);
-        compare_run(model, model, arguments + Arguments{"--training.dtype=float64"}, 2, in_float64);
+TEST_CASE("Ten steps have the golden figures where ranks divide each layer, or the sequences") {
+    // an even length, where each rank has a part of the tokens
+    const std::string divided = "--parallelism.tensor_parallel_degree=2",
+                      copied = "--parallelism.data_parallel_replicate_degree=2";
+    struct Case {
+        const char* name;
+        Arguments arguments;
+    };
+    for (const Case& c :
+         {Case{"llama3_gqa", {divided}},
+          Case{"llama3_gqa", {divided, "--parallelism.enable_async_tensor_parallel"}},
+          Case{"llama3_gqa", {divided, "--parallelism.disable_loss_parallel"}},
+          Case{"llama3_docmask", {divided, "--training.document_mask"}}, Case{"llama3_gqa", {copied}},
+          Case{"llama2_mha", {copied, "--model.name=llama2"}}, Case{"llama3_tied", {copied}},
+          Case{"llama3_tied", {"--parallelism.data_parallel_shard_degree=2"}}}) {
+        CAPTURE(c.name, c.arguments);
+        const fs::path model = golden(std::string("models/") + c.name);
+        if (model.empty()) return;
+        compare_run(model, model, c.arguments + Arguments{"--training.dtype=float64"}, 2, in_float64);
     }
 }
 
 TEST_CASE("Ten steps on a pipeline have the golden figures") {
     const Arguments pipeline = {"--training.dtype=float64", "--parallelism.pipeline_parallel_degree=2"};
     // what is given later counts: a local batch of two micro-batches
-    const Arguments two = {"--training.local_batch_size=2"};
+    const Arguments two = {"--training.local_batch_size=2"},
+                    three = {"--training.local_batch_size=3", "--training.document_mask"};
     const Arguments three_axes = {"--parallelism.pipeline_parallel_schedule=GPipe",
                                   "--parallelism.tensor_parallel_degree=2",
                                   "--parallelism.data_parallel_shard_degree=2"};
@@ -147,7 +157,8 @@ TEST_CASE("Ten steps on a pipeline have the golden figures") {
         int ranks;
     };
     for (const Case& c :
-         {Case{"llama3_gqa", two, 2}, Case{"llama3_tied", two, 2}, Case{"llama3_gqa", three_axes, 8}}) {
+         {Case{"llama3_gqa", two, 2}, Case{"llama3_tied", two, 2}, Case{"llama3_docmask", three, 2},
+          Case{"llama2_mha", two + Arguments{"--model.name=llama2"}, 2}, Case{"llama3_gqa", three_axes, 8}}) {
         CAPTURE(c.name, c.ranks);
         const fs::path model = golden(std::string("models/") + c.name);
         if (model.empty()) return;

@@ -57,17 +57,23 @@ Arguments on_one_rank() {
     return arguments;
 }
 
-void compare(const MetricLines& is, const MetricLines& should, double tolerance) {
+struct Tolerances {
+    double loss, grad_norm;
+};
+// bfloat16: a gradient that is not summed over an axis changes the norm by far more
+constexpr Tolerances in_float64 = {1e-11, 1e-9}, in_bfloat16 = {2e-3, 1e-2};
+
+void compare(const MetricLines& is, const MetricLines& should, const Tolerances& allowed) {
     REQUIRE(is.steps.size() == should.steps.size());
     REQUIRE(is.validations.size() == should.validations.size());
     for (size_t i = 0; i < is.steps.size(); ++i) {
         CAPTURE(i);
-        CHECK(relatively_close(is.steps[i].loss, should.steps[i].loss, tolerance));
-        CHECK(relatively_close(is.steps[i].grad_norm, should.steps[i].grad_norm, 100 * tolerance));
+        CHECK(relatively_close(is.steps[i].loss, should.steps[i].loss, allowed.loss));
+        CHECK(relatively_close(is.steps[i].grad_norm, should.steps[i].grad_norm, allowed.grad_norm));
         CHECK(is.steps[i].tokens_seen == should.steps[i].tokens_seen);
     }
     for (size_t i = 0; i < is.validations.size(); ++i)
-        CHECK(relatively_close(is.validations[i].loss, should.validations[i].loss, tolerance));
+        CHECK(relatively_close(is.validations[i].loss, should.validations[i].loss, allowed.loss));
 }
 
 }  // namespace
@@ -89,10 +95,10 @@ void compare_decks(bool (*wanted)(const std::string& name), size_t at_least) {
         const auto run = [&](const std::string& name, const Arguments& more, int ranks) {
             return run_deck(deck, root / name, folder / "tokens.h5", more, ranks);
         };
-        compare(run("mesh", {}, ranks_of(deck)), run("one", on_one_rank(), 0), 1e-11);
+        compare(run("mesh", {}, ranks_of(deck)), run("one", on_one_rank(), 0), in_float64);
         const Arguments bf16 = {"--training.dtype=float32", "--training.mixed_precision_param=bfloat16",
                                 "--training.steps=2"};
-        compare(run("mesh16", bf16, ranks_of(deck)), run("one16", bf16 + on_one_rank(), 0), 2e-3);
+        compare(run("mesh16", bf16, ranks_of(deck)), run("one16", bf16 + on_one_rank(), 0), in_bfloat16);
     }
 }
 
@@ -131,5 +137,5 @@ TEST_CASE("A mesh resumes where it was, and another mesh goes on from there") {
                                   "--parallelism.data_parallel_shard_degree=2",
                                   "--parallelism.tensor_parallel_degree=2", "--training.local_batch_size=1"},
         8);
-    compare(moved, whole, 1e-11);
+    compare(moved, whole, in_float64);
 }

@@ -26,6 +26,10 @@ bool has_cp(const MeshShape& mesh) {
 bool has_pp(const MeshShape& mesh) {
     return mesh.pp > 1;
 }
+// tensor and context ranks divide the heads of keys
+bool can_group(const MeshShape& mesh) {
+    return mesh.tp * mesh.cp <= 4;
+}
 
 // Sizes that no degree divides evenly but where they must.
 void set_sizes(MeshCase& c, int odd) {
@@ -40,7 +44,7 @@ void set_sizes(MeshCase& c, int odd) {
 }
 
 void set_grouped(MeshCase& c, int grouped) {
-    if (grouped && c.mesh.tp * c.mesh.cp <= 4) c.model.kv_heads = 4;
+    if (grouped) c.model.kv_heads = 4;
 }
 
 void set_recompute(MeshCase& c, int choice) {
@@ -59,9 +63,9 @@ void set_schedule(MeshCase& c, const Schedule& schedule) {
 const std::vector<MeshFactor>& mesh_factors() {
     static const std::vector<MeshFactor> all = {
         {2, always, set_sizes},
-        {2, always, set_grouped},
+        {2, can_group, set_grouped},
         {2, always, [](MeshCase& c, int tied) { c.model.tied = tied != 0; }},
-        {2, always, [](MeshCase& c, int more) { c.micro_batches = 1 + more; }},
+        {2, always, [](MeshCase& c, int more) { c.local_batches = 1 + more; }},
         {2, always, [](MeshCase& c, int mask) { c.document_mask = mask != 0; }},
         {4, always, set_recompute},
         {3, has_cp, [](MeshCase& c, int n) { c.exchanges.context.exchange = ContextExchange(n); }},

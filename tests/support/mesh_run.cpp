@@ -13,7 +13,7 @@ std::string MeshCase::name() const {
                                           ", recomputed by budget"};
     const Timetable& table = pipeline.timetable;
     std::string text =
-        fmt::format("{}, {} x {} sequences of {}", mesh.text(), micro_batches, sequences, seq_len);
+        fmt::format("{}, {} x {} sequences of {}", mesh.text(), local_batches, sequences, seq_len);
     if (document_mask) text += ", documents";
     if (model.tied) text += ", tied";
     text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.heads, model.kv_heads, model.vocab,
@@ -37,7 +37,7 @@ std::string MeshCase::name() const {
 MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
     : engine(c.model, {.types = c.types,
                        .training = {.sequences = c.sequences, .seq_len = c.seq_len},
-                       .accumulation = c.micro_batches,
+                       .accumulation = c.local_batches,
                        .validation = {.sequences = c.validation_batch(), .seq_len = c.seq_len},
                        .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                        .mesh = mesh.shape(),
@@ -105,7 +105,7 @@ std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind)
 }
 
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
-    TestBatch batch(c.sequences * c.micro_batches * c.mesh.size(dp), c.seq_len, c.model.vocab, seed);
+    TestBatch batch(c.sequences * c.local_batches * c.mesh.size(dp), c.seq_len, c.model.vocab, seed);
     batch.ignore_every(5);
     if (c.document_mask) batch.split_documents(3, false);
     return batch;
@@ -118,7 +118,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.mesh = {};
     whole.pipeline = {};
     whole.validated = c.validation_batch();
-    whole.micro_batches = c.micro_batches * c.mesh.size(dp);
+    whole.local_batches = c.local_batches * c.mesh.size(dp);
     MeshRun many(c, mesh), one(whole, mesh_of_one());
     std::string lines;
     const auto compare_all = [&](const char* what, Tensor Storage::*kind, int64_t step) {

@@ -18,7 +18,7 @@ struct MeshCase {
     DecoderConfig model;
     StateTypes types = {Dtype::f64, Dtype::f64};
     int64_t sequences = 1;      ///< of a local batch
-    int64_t micro_batches = 1;  ///< local batches of a data rank and step
+    int64_t local_batches = 1;  ///< of a data rank and step
     int64_t validated = 0;      ///< sequences of a validation batch; 0: as many as of a micro-batch
     int64_t seq_len = 8;
     bool document_mask = false;

@@ -77,8 +77,11 @@ public:
     /// use the cores of the others.
     void patient_barrier() const;
 
-    /// Bytes that a sum over so many ranks keeps from its first call on.
+    /// Takes the memory that sums of tensors need, now rather than in the first of them.
+    void prepare_sums() const;
+    /// Bytes of it, with so many ranks; and what this one has at present.
     static int64_t reduction_bytes(int ranks);
+    int64_t reduction_bytes() const;
 
     /// Splits by colour; ranks keep their order. Collective.
     Communicator split(int color, const std::string& name) const;

@@ -67,9 +67,6 @@ public:
     const Communicator& gradient_reduction() const { return *gradient_reduction_; }
     /// From now on; null: nobody. The observer is borrowed.
     void observe(CommunicationObserver* observer);
-    /// Bytes that the sums of a training step keep, over all communicators (those of single numbers keep
-    /// none).
-    int64_t reduction_bytes() const;
 
 private:
     MeshShape shape_;

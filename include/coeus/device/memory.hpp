@@ -32,6 +32,13 @@ private:
     std::string what_;
 };
 
+/// Of what shares a buffer with others: a cache line, and the widest vectors.
+inline constexpr int64_t alignment = 64;
+/// What it takes there.
+constexpr int64_t padded_bytes(int64_t bytes) {
+    return round_up(bytes, alignment);
+}
+
 /// A Buffer with its one dense tensor: for state and tests.
 struct OwnedTensor {
     Buffer buffer;

@@ -23,7 +23,7 @@ struct ExecutorMemory {
 class ActionObserver {
 public:
     virtual ~ActionObserver() = default;
-    virtual void begin(const Action& action) = 0;
+    virtual void begin_action(const Action& action) = 0;
     virtual void end_action() = 0;
 };
 

@@ -16,7 +16,6 @@ enum class Split : uint8_t { none, rows, cols, partial };
 /// Sharding is said once, here. FSDP always splits the rows of what remains.
 struct Shard {
     Split tp = Split::none;
-    Split ep = Split::none;
 };
 
 /// Initial values, a function of (seed, name, global element index): any mesh starts from the same model.

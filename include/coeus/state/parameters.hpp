@@ -14,6 +14,7 @@ namespace coeus {
 struct Unit {
     size_t first = 0, count = 0;
     int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
+    bool follows_last = false;  ///< of the first unit: it is used behind the last one (by the head)
 };
 
 class Parameters {
@@ -28,8 +29,8 @@ public:
     /// Some of the weights are on other ranks: they are gathered for use.
     bool is_sharded() const { return place_.fsdp > 1; }
 
-    /// Begins a unit: what is added from here on. Returns its number.
-    size_t begin_unit(int uses = 1);
+    /// Begins a unit: what is added from here on. Returns its number. The arguments are those of Unit.
+    size_t begin_unit(int uses = 1, bool follows_last = false);
     /// Whether what is added from here on is this rank's (at first it is), or another pipeline rank's: then
     /// it is only listed in model().
     void set_here(bool here) { here_ = here; }

@@ -9,6 +9,7 @@
 #include "coeus/pipeline/executor.hpp"
 
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,11 +35,18 @@ public:
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                   const std::source_location& where) override;
     void end(int64_t event) override;
-    void begin(const Action& action) override;
+    void begin_action(const Action& action) override;
     void end_action() override;
 
     /// One JSON object; times in microseconds. SystemError where the file cannot be written.
     void write(const std::filesystem::path& file) const;
+    /// What was communicated, and how much of that the computation waited for.
+    struct Communication {
+        int64_t calls = 0, bytes = 0;
+        double seconds = 0, exposed = 0;
+    };
+    /// By the names of the communicators.
+    std::map<std::string, Communication> communication() const;
     /// A line for each communicator: calls, bytes, time in all, hidden behind computation, exposed,
     /// bandwidth.
     std::string overlap() const;

@@ -139,6 +139,86 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
         }
 }
 
+TEST_CASE("engine: the memory of sums is there before the first step") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() > 4) return;  // nothing new
+    for (const MeshShape& shape : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp}))
+        for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
+            MeshCase c = {.mesh = shape, .model = tiny_config()};
+            c.model.heads = c.model.kv_heads = 4;
+            c.model.layers = 4;
+            c.exchanges.context.exchange = exchange;
+            c.pipeline = pipeline_of("1F1B", shape.pp, 2 * shape.pp, 1, c.model);
+            c.sequences = 2 * shape.pp;
+            CAPTURE(c.name());
+            const Mesh mesh(world.split(0, "world"), shape);
+            MeshRun run(c, mesh);
+            const auto held = [&] {
+                int64_t bytes = mesh.gradient_reduction().reduction_bytes();
+                for (const unsigned axes : {unsigned(pp), unsigned(dp_replicate), unsigned(dp_shard),
+                                            unsigned(cp), unsigned(tp), dp, fsdp, loss_axes, owner_axes})
+                    bytes += mesh[axes].reduction_bytes();
+                return bytes;
+            };
+            CHECK(held() == run.engine.plan().reduction);
+            TestBatch batch = batch_of_step(c, 1);
+            CHECK(run.step(1, batch));
+            CHECK(held() == run.engine.plan().reduction);
+        }
+}
+
+TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few products for it") {
+    // whether a collective lies within an exchange that was noted
+    class Noted : public KernelObserver, public CommunicationObserver {
+    public:
+        int products = 0, collectives = 0, unnoted = 0;
+        void begin(const char* kernel, double, double) override {
+            products += std::string(kernel).starts_with("gemm");
+        }
+        void begin_exchange(const char*, double) override { noted_ = true; }
+        void end() override { noted_ = false; }
+        int64_t begin(const std::string& communicator, const char*, int64_t,
+                      const std::source_location&) override {
+            collectives += communicator == "tp";
+            unnoted += communicator == "tp" && !noted_;
+            return 0;
+        }
+        void end(int64_t) override {}
+
+    private:
+        bool noted_ = false;
+    };
+    const Communicator world = Communicator::world("world");
+    if (world.size() < 2 || world.size() > 4) return;
+    for (const bool split_loss : {true, false}) {
+        MeshCase c = {.mesh = {.tp = world.size()}, .model = tiny_config()};
+        c.model.heads = c.model.kv_heads = 4;
+        c.exchanges.split_loss = split_loss;
+        CAPTURE(c.name());
+        Mesh mesh(world.split(0, "world"), c.mesh);
+        MeshRun run(c, mesh);
+        TestBatch batch = batch_of_step(c, 1);
+        Noted noted;
+        run.engine.exec().observer = &noted;
+        mesh.observe(&noted);
+        run.engine.begin_step(1, 1e-2, batch.valid_labels());
+        const auto all = [](std::vector<int32_t>& ids) {
+            return Tensor(ids.data(), Dtype::i32, {int64_t(ids.size())});
+        };
+        run.engine.forward_backward({.sequences = c.sequences,
+                                     .tokens = all(batch.tokens),
+                                     .labels = all(batch.labels),
+                                     .document_start = {}});
+        mesh.observe(nullptr);
+        run.engine.exec().observer = nullptr;
+        // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss
+        CHECK(noted.collectives == 10 * c.model.layers + 4 + (split_loss ? 2 : 1));
+        CHECK(noted.unnoted == 0);
+        // of a layer: 2 and at most 2 x 3 forward, 8 backward; 3 of the head
+        CHECK(noted.products <= 16 * c.model.layers + 3);
+    }
+}
+
 TEST_CASE("engine: ranks hold the same bits after each step, stochastic rounding included") {
     const Mesh mesh = data_mesh();
     const Communicator& world = mesh.world();

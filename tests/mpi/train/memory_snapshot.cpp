@@ -24,7 +24,7 @@ TEST_CASE("snapshot: names of a mesh are those of one rank") {
     };
     MeshCase c = {.mesh = {.dp_shard = world.size()}, .model = tiny_config()};
     c.model.layers = 5;
-    c.micro_batches = 2;
+    c.local_batches = 2;
     MeshCase alone = c;
     alone.mesh = {};
     const auto expected = products(alone, mesh_of_one());

@@ -55,6 +55,14 @@ TEST_CASE("16 ranks: meshes of four axes equal one rank", "[.sixteen]") {
     CHECK(number == 5);
 }
 
+TEST_CASE("mesh: no case of a mesh too wide for grouped heads comes twice") {
+    const std::vector<MeshVariant> all = full_product({{.tp = 8}});
+    std::set<std::string> names;
+    for (const MeshVariant& variant : all) names.insert(variant.mesh_case().name());
+    CHECK(all.size() == 64);
+    CHECK(names.size() == all.size());
+}
+
 TEST_CASE("mesh: any two choices stand together in a case, and the full product has each case once") {
     for (const int ranks : {1, 2, 4}) {
         const std::vector<MeshShape> meshes = all_meshes(ranks);
@@ -85,7 +93,7 @@ TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
     for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard}))
         for (const Keep keep : {Keep::neighbours, Keep::all})
             for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred}) {
-                MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .micro_batches = 2, .seq_len = 6};
+                MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .local_batches = 2, .seq_len = 6};
                 c.gather = {.weights = keep, .gradients = keep};
                 c.streams = streams;
                 CHECK(differs_from_one_rank(c, world) == "");

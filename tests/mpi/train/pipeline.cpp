@@ -40,7 +40,7 @@ TEST_CASE("pipeline: every schedule takes the steps of one rank") {
             c.pipeline =
                 pipeline_of(schedule.name, shape.ranks, shape.microbatches, shape.virtual_stages, c.model);
             c.sequences = shape.microbatches * (1 + number % 2);
-            c.micro_batches = 1 + number % 5 / 4;
+            c.local_batches = 1 + number % 5 / 4;
             c.document_mask = number % 4 == 0;
             CHECK(differs_from_one_rank(c, world, 2) == "");
         }

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 
 using namespace coeus;
@@ -95,45 +96,128 @@ int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
     return 0;
 }
 
-// How often a unit's weights are gathered in a step where they leave after use: for each use, but what is
-// still there. `batches` one after the other, no pipeline.
-int64_t gathers_of(const Decoder& decoder, size_t unit, int64_t batches) {
-    const size_t first = decoder.block_unit(0),
-                 last = decoder.block_unit(size_t(decoder.config().layers - 1));
-    int64_t gathers = 0;
-    if (unit == decoder.embedding_unit()) gathers += batches;
-    if (unit == decoder.head_unit()) gathers += batches;
-    if (gathers > 0) return gathers;
-    gathers = 2 * batches;
-    if (unit == last) gathers -= batches;       // the head left it there
-    if (unit == first) gathers -= batches - 1;  // the embedding of the next micro-batch did
-    return gathers;
+// A matrix as tensor parallelism leaves it, a row for each element of a norm, and of it what this rank owns.
+struct Matrix {
+    int64_t rows, cols;
+    bool is_norm = false;
+
+    int64_t padded(int64_t ranks) const { return div_ceil(rows, ranks) * ranks * cols; }
+    int64_t owned(int64_t ranks, int64_t rank) const {
+        const int64_t share = div_ceil(rows, ranks);
+        return std::clamp<int64_t>(rows - rank * share, 0, share) * cols;
+    }
+};
+
+// What is gathered and summed together, and how often in a step.
+struct Piece {
+    std::vector<Matrix> matrices;
+    int64_t gathers, reductions;
+
+    int64_t padded(int64_t ranks) const {
+        int64_t elements = 0;
+        for (const Matrix& matrix : matrices) elements += matrix.padded(ranks);
+        return elements;
+    }
+};
+
+// The model's sizes on one rank.
+class Sizes {
+public:
+    Sizes(const MeshCase& c, int rank)
+        : c_(c), m_(c.model), tp_(c.mesh.tp), tp_rank_(c.mesh.coordinate(rank, coeus::tp)) {}
+
+    Matrix table() const { return {part(m_.vocab), m_.dim}; }
+    Matrix norm() const { return {m_.dim, 1, true}; }
+    std::vector<Matrix> block() const {
+        const int64_t hidden = part(m_.ffn_hidden), heads = m_.heads / tp_, kv_heads = m_.kv_heads / tp_,
+                      d = m_.head_dim;
+        return {norm(),
+                {(heads + 2 * kv_heads) * d, m_.dim},
+                {m_.dim, heads * d},
+                norm(),
+                {2 * hidden, m_.dim},
+                {m_.dim, hidden}};
+    }
+    // Of these stages, of which a pipeline keeps everything from first use to last.
+    std::vector<Piece> pieces(const std::vector<DecoderPart>& parts, int64_t batches) const {
+        std::vector<Piece> all;
+        bool embedding = false, head = false;
+        for (const DecoderPart& part : parts) {
+            embedding |= part.embedding;
+            head |= part.head;
+            for (int64_t layer = part.first_layer; layer < part.last_layer; ++layer)
+                all.push_back({block(), block_gathers(layer, batches), batches});
+        }
+        if (m_.tied && (embedding || head)) {
+            std::vector<Matrix> matrices = {table()};
+            if (head) matrices.push_back(norm());
+            const int64_t uses = embedding && head ? 2 : 1;
+            all.push_back({matrices, all_have_places() ? 1 : uses * batches, uses * batches});
+        }
+        if (embedding && !m_.tied) all.push_back({{table()}, batches, batches});
+        if (head && !m_.tied) all.push_back({{norm(), table()}, batches, batches});
+        for (Piece& piece : all) {
+            if (c_.gather.weights == Keep::all) piece.gathers = 1;
+            if (c_.gather.gradients == Keep::all) piece.reductions = 1;
+        }
+        return all;
+    }
+
+private:
+    int64_t part(int64_t n) const {
+        const int64_t share = div_ceil(n, tp_);
+        return std::clamp<int64_t>(n - tp_rank_ * share, 0, share);
+    }
+    // Forward and backward, but what is still there.
+    int64_t block_gathers(int64_t layer, int64_t batches) const {
+        const int64_t last = m_.layers - 1;
+        if (all_have_places() || (layer == last - 1 && lies_between())) return 1;
+        return 2 * batches - (layer == last ? batches : 0) - (layer == 0 ? batches - 1 : 0);
+    }
+    bool all_have_places() const { return m_.tied && m_.layers <= 2; }
+    // The last block but one, where a tied table does not reach it.
+    bool lies_between() const {
+        const int64_t ranks = c_.mesh.size(fsdp);
+        const Piece tied = {{table(), norm()}, 0, 0}, one = {block(), 0, 0};
+        return m_.tied && m_.layers % 2 == 0 && tied.padded(ranks) < one.padded(ranks);
+    }
+
+    const MeshCase& c_;
+    const DecoderConfig& m_;
+    int64_t tp_, tp_rank_;
+};
+
+// Elements of the norms or of the others that a rank owns; each matrix is aligned to 8 of them.
+int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks, int64_t rank) {
+    int64_t elements = 0;
+    for (const Matrix& matrix : matrices)
+        if (matrix.is_norm == norms) elements += round_up(matrix.owned(ranks, rank), 8);
+    return elements;
 }
 
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
 int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
-    const Decoder& decoder = engine.decoder();
-    const Parameters& parameters = decoder.parameters();
+    const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, pp),
+              shard = c.mesh.rank_in(world_rank, fsdp);
     const Timetable& table = c.pipeline.timetable;
-    const int64_t batches = c.micro_batches * table.microbatches, ranks = c.mesh.size(fsdp), e = 8;
-    int64_t sent = 0;
-    for (size_t u = 0; u < parameters.units().size(); ++u) {
-        const Unit& unit = parameters.units()[u];
-        int64_t elements = 0;
-        for (size_t i = unit.first; i < unit.first + unit.count; ++i)
-            elements += parameters.storages()[i].padded_count();
-        const int64_t gathers = c.gather.weights == Keep::all ? 1 : gathers_of(decoder, u, batches),
-                      reductions = c.gather.gradients == Keep::all ? 1 : batches * unit.uses;
-        if (ranks > 1) sent += (gathers + reductions) * elements / ranks * (ranks - 1) * e;
-        // replicas, a part for norms and one for the rest of each unit, aligned to 8 elements
-        for (const Tensor& part : parameters.gradients_of(u))
-            sent += all_reduce(part.count(), c.mesh.dp_replicate, e);
+    std::vector<DecoderPart> parts;
+    for (const int stage : table.placement.stages_of(rank))
+        parts.push_back(c.pipeline.parts.empty() ? DecoderPart::whole(c.model)
+                                                 : c.pipeline.parts[size_t(stage)]);
+    const int64_t batches = c.local_batches * table.microbatches, ranks = c.mesh.size(fsdp), e = 8;
+    const Sizes sizes(c, world_rank);
+    int64_t sent = 0, norms = 0;
+    for (const Piece& piece : sizes.pieces(parts, batches)) {
+        sent += (piece.gathers + piece.reductions) * piece.padded(ranks) / ranks * (ranks - 1) * e;
+        for (const bool is_norm : {true, false})
+            sent += all_reduce(owned_of(piece.matrices, is_norm, ranks, shard), c.mesh.dp_replicate, e);
+        norms += owned_of(piece.matrices, true, ranks, shard);
     }
     // tensor parallel
     const int64_t tokens = c.sequences / table.microbatches * c.seq_len / c.mesh.cp, tp_ranks = c.mesh.tp;
     const int64_t stream = tokens * c.model.dim / tp_ranks * (tp_ranks - 1) * e;
     const std::vector<Recompute>& recomputed = engine.recompute().blocks;
-    for (const DecoderPart& part : decoder.parts()) {
+    for (const DecoderPart& part : parts) {
         if (part.embedding) sent += batches * 2 * stream;
         if (part.head) sent += batches * 2 * stream;
         const int64_t columns = div_ceil(c.model.vocab, tp_ranks);
@@ -146,15 +230,16 @@ int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
             sent += batches * ((again ? 13 : 10) * stream + exchanged(c, tokens, again));
         }
     }
-    sent += all_reduce(parameters.partial_gradients().count(), tp_ranks, e);
+    sent += all_reduce(norms, tp_ranks, e);
     // pipeline
-    const int rank = engine.options().mesh.coordinate(engine.options().rank, pp);
     for (int stage = 0; stage + 1 < table.stages(); ++stage) {
         const int from = table.placement.rank_of(stage), to = table.placement.rank_of(stage + 1);
         if (from != to)
             sent += ((from == rank) + (to == rank)) * batches * tokens / tp_ranks * c.model.dim * e;
     }
-    if (decoder.shared_table()) sent += all_reduce(decoder.shared_table()->gradient.count(), 2, e);
+    const int last = table.placement.rank_of(table.stages() - 1);
+    if (c.model.tied && last != 0 && (rank == 0 || rank == last))
+        sent += all_reduce(sizes.table().owned(ranks, shard), 2, e);
     // loss and norm, one number each
     return sent + (c.mesh.size(loss_axes) - 1 + c.mesh.size(owner_axes) - 1) * e;
 }
@@ -206,10 +291,10 @@ TEST_CASE("traffic: a step sends what the formulas say") {
     if (world.size() > 4) return;  // nothing new
     int number = 0;
     for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp}))
-        for (const int64_t micro_batches : {1, 2})
+        for (const int64_t local_batches : {1, 2})
             for (const Keep keep : {Keep::neighbours, Keep::all}) {
                 MeshCase c = {
-                    .mesh = shape, .model = even_model(), .micro_batches = micro_batches, .seq_len = 16};
+                    .mesh = shape, .model = even_model(), .local_batches = local_batches, .seq_len = 16};
                 c.gather.weights = keep;
                 c.exchanges.context.exchange = ContextExchange(number++ % 3);
                 check_traffic(c, world);
@@ -227,7 +312,9 @@ TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses,
         for (const Mode recomputed : {Mode::nothing, Mode::operations, Mode::blocks}) {
             MeshCase c = {.mesh = shape, .model = uneven_model(), .seq_len = 16};
             c.model.tied = draw(2) == 0;
-            c.micro_batches = 1 + draw(2);
+            c.model.layers = 1 + draw(4);
+            if (draw(2)) c.model.vocab = 397;  // a table larger than a block
+            c.local_batches = 1 + draw(2);
             c.exchanges.split_loss = draw(2) == 0;
             c.recompute = {.mode = recomputed, .every = 1 + draw(2)};
             c.gather.weights = draw(2) ? Keep::neighbours : Keep::all;
@@ -240,7 +327,7 @@ TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses,
 
 TEST_CASE("traffic: overlapped tokens are as many bytes") {
     const Communicator world = Communicator::world("world");
-    MeshCase c = {.mesh = {.tp = world.size()}, .model = even_model(), .micro_batches = 2, .seq_len = 16};
+    MeshCase c = {.mesh = {.tp = world.size()}, .model = even_model(), .local_batches = 2, .seq_len = 16};
     c.exchanges.overlap_tokens = true;
     check_traffic(c, world);
 }
@@ -254,7 +341,7 @@ TEST_CASE("traffic: a pipeline sends each flow and its gradient once, beside wha
             for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {
                 // all of them on a pipeline alone, one in turn on other meshes
                 if (shape.pp < world.size() && ++number % 3 != 0) continue;
-                MeshCase c = {.mesh = shape, .model = uneven_model(), .micro_batches = 2, .seq_len = 16};
+                MeshCase c = {.mesh = shape, .model = uneven_model(), .local_batches = 2, .seq_len = 16};
                 c.sequences = 2 * shape.pp;
                 c.model.layers = 2 * shape.pp;
                 c.model.tied = tied;

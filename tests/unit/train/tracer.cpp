@@ -24,7 +24,7 @@ void trace_a_step(Tracer& tracer) {
     static const std::string fsdp = "dp_shard", tp = "tp";
     const auto where = std::source_location::current();
     now_seconds = 0;
-    tracer.begin(Action{ActionKind::backward_input, 2, 5});
+    tracer.begin_action(Action{ActionKind::backward_input, 2, 5});
     tracer.begin("gemm", 2e9, 1e6);
     int64_t gather = 0;
     std::thread([&] {
