@@ -268,20 +268,23 @@ void find_datasets(const Settings& settings, Config& config, Words& notices, Wor
     auto& validation = config.validation;
     const bool by_name = training.dataset_path.empty();
     if (by_name) find("training.dataset", training.dataset, training.dataset_path);
-    const bool given = settings.contains("validation.dataset");
-    if (!validation.enable || !validation.dataset_path.empty() || !(by_name || given)) return;
-    if (find("validation.dataset", validation.dataset, validation.dataset_path)) return;
+    if (!validation.enable || !validation.dataset_path.empty()) return;
+    const bool given = settings.contains("validation.dataset") && !validation.dataset.empty();
+    if ((by_name || given) && find("validation.dataset", validation.dataset, validation.dataset_path)) return;
     const std::string absent =
         fmt::format("validation.dataset = \"{}\": is not in {}", validation.dataset, dataset_folders());
     const char* const held_out = "every 100th sequence of the training data is held out";
-    if (given)
+    if (given) {
         missing.push_back(fmt::format(
             "{} ($COEUS_DATASETS names another folder). Make it with `coeus tokenize INPUT --tokenizer "
             "FOLDER --output {}.h5` in one of these, set validation.dataset_path to text of your own, or "
             "leave it out: then {}",
             absent, validation.dataset, held_out));
-    else
+        return;
+    }
+    if (by_name && !validation.dataset.empty())
         notices.push_back(fmt::format("{}: {} for validation", absent, held_out));
+    validation.dataset.clear();  // the effective deck asks for what is done
 }
 
 // Values that depend on others where they are not given, and old spellings of converters.

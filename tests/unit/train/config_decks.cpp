@@ -420,6 +420,9 @@ TEST_CASE("Data sets by name are found in a few folders, or not at all") {
     CHECK(path.config.training.dataset_path == Words{"y"});
     CHECK(path.config.validation.dataset_path.empty());
     CHECK(path.notices.empty());
+    // nor does it in the effective deck
+    test::write_file(folder / "deck.toml", deck_text(path.config));
+    CHECK(parse({(folder / "deck.toml").string()}).config.validation.dataset_path.empty());
     // a default that is not there is said, a name that is given is refused
     std::filesystem::rename(folder / "c4", folder / "other");
     const CommandLine no_default = parse({"--validation.enable"});
@@ -440,7 +443,8 @@ TEST_CASE("Data sets by name are found in a few folders, or not at all") {
     std::vector<std::string> dry = gone;
     dry.emplace_back("--dry_run");
     CHECK(parse(dry).notices == Words{refusal + " (a real run refuses this)"});
-    // without validation it is not looked for
+    // held out on purpose, and without validation it is not looked for
+    CHECK(parse({"--validation.enable", "--validation.dataset="}).notices == usual.notices);
     CHECK(parse({"--training.dataset_path=y", "--validation.dataset=gone"}).notices.empty());
     CHECK_THROWS_WITH(parse({"--training.dataset=gone"}),
                       Contains("training.dataset = \"gone\" is not in " + at + ", ./datasets"));
