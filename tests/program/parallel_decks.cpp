@@ -60,8 +60,9 @@ Arguments on_one_rank() {
 struct Tolerances {
     double loss, grad_norm;
 };
-// bfloat16: a gradient that is not summed over an axis changes the norm by far more
-constexpr Tolerances in_float64 = {1e-11, 1e-9}, in_bfloat16 = {2e-3, 1e-2};
+// In bfloat16 norms agree to 7e-5; gradients that are not summed over an axis, if only those of norms over
+// tensor-parallel ranks, change them by 2e-2 and more.
+constexpr Tolerances in_float64 = {1e-11, 1e-9}, in_bfloat16 = {2e-3, 1e-3};
 
 void compare(const MetricLines& is, const MetricLines& should, const Tolerances& allowed) {
     REQUIRE(is.steps.size() == should.steps.size());
