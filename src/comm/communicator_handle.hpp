@@ -33,7 +33,8 @@ struct Communicator::Handle {
         if (comm != MPI_COMM_NULL && !finalised) MPI_Comm_free(&comm);
     }
 
-    // At the first reduction where it was not prepared: most of a mesh's communicators never reduce anything large.
+    // At the first reduction where it was not prepared: most of a mesh's communicators never reduce anything
+    // large.
     std::byte* pieces() {
         if (staging.bytes() == 0) staging = Buffer(piece_bytes * ranks, "pieces of a reduction");
         return staging.data();

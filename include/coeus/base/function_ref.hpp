@@ -16,9 +16,9 @@ template <class Result, class... Args>
 class FunctionRef<Result(Args...)> {
 public:
     template <class F>
-        requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
-                 std::is_invocable_r_v<Result, F&, Args...>)
-    FunctionRef(F&& f)  // NOLINT: implicit, as a lambda in the place of an argument
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
+             std::is_invocable_r_v<Result, F&, Args...>)
+        FunctionRef(F&& f)  // NOLINT: implicit, as a lambda in the place of an argument
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
           call_([](void* object, Args... args) -> Result {
               return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

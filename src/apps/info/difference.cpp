@@ -95,7 +95,8 @@ void show_difference(const std::string& path, const std::string& other) {
     for (const std::string& line : lines) fmt::print("  {}\n", line);
     constexpr size_t most = 8;
     for (size_t i = 0; i < std::min(most, alone.size()); ++i) fmt::print("  {}\n", alone[i]);
-    if (alone.size() > most) fmt::print("  ... and {} more that one of them has alone\n", alone.size() - most);
+    if (alone.size() > most)
+        fmt::print("  ... and {} more that one of them has alone\n", alone.size() - most);
 }
 
 }  // namespace coeus::apps

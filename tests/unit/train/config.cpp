@@ -361,8 +361,9 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
         "whose norm is not finite is not taken: no weight can be updated before the last gradient is there; "
         "leave it out");
     // all at once
-    CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=optimizer", "--parallelism.expert_parallel_degree=2"}),
-               Contains("expert parallelism is not built yet") && Contains("checkpoint.exclude_from_loading"));
+    CHECK_THAT(
+        error_of({"--checkpoint.exclude_from_loading=optimizer", "--parallelism.expert_parallel_degree=2"}),
+        Contains("expert parallelism is not built yet") && Contains("checkpoint.exclude_from_loading"));
     // an option that goes with one of them is kept
     CHECK(config_of({"--parallelism.expert_parallel_comm_backend=deepep"})
               .parallelism.expert_parallel_comm_backend == "deepep");
