@@ -104,19 +104,19 @@ std::vector<CheckpointFile::Place> CheckpointFile::lay_out(
     return places;
 }
 
-void CheckpointFile::write(size_t array, Tensor tensor, int64_t first_row, int64_t first_col) {
+void CheckpointFile::write(size_t array, Tensor rows, int64_t first_row, int64_t first_col) {
     if (!file_) file_ = RawFile::open_for_update(part_);
-    const int64_t bytes = size_of(types_[array]), cols = tensor.cols(),
+    const int64_t bytes = size_of(types_[array]), cols = rows.cols(),
                   row_bytes = shapes_[array].cols() * bytes, place = places_[array].elements;
     const int64_t step = rows_at_a_time(cols * bytes);
-    for (int64_t done = 0; done < tensor.rows(); done += step) {
-        const int64_t rows = std::min(step, tensor.rows() - done), row = first_row + done;
-        const std::byte* from = dense_rows(tensor.slice_rows(done, rows), types_[array], staging_);
-        sums_[array].add(from, bytes, row, first_col, rows, cols);
+    for (int64_t done = 0; done < rows.rows(); done += step) {
+        const int64_t count = std::min(step, rows.rows() - done), row = first_row + done;
+        const std::byte* from = dense_rows(rows.slice_rows(done, count), types_[array], staging_);
+        sums_[array].add(from, bytes, row, first_col, count, cols);
         if (cols == shapes_[array].cols()) {
-            file_->write(from, rows * row_bytes, place + row * row_bytes);
+            file_->write(from, count * row_bytes, place + row * row_bytes);
         } else {
-            for (int64_t r = 0; r < rows; ++r)
+            for (int64_t r = 0; r < count; ++r)
                 file_->write(from + r * cols * bytes, cols * bytes,
                              place + (row + r) * row_bytes + first_col * bytes);
         }

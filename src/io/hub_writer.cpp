@@ -132,13 +132,13 @@ void HubWriter::make_files(const HubConfig& config, const std::string& tokenizer
     if (!tokenizer_folder.empty()) copy_tokenizer(tokenizer_folder, folder);
 }
 
-void HubWriter::write(size_t number, Tensor rows, int64_t first_row, int64_t first_col) {
-    const HubEntry& entry = entries_[number];
-    const Place& place = places_[number];
+void HubWriter::write(size_t entry, Tensor rows, int64_t first_row, int64_t first_col) {
+    const HubEntry& array = entries_[entry];
+    const Place& place = places_[entry];
     std::optional<RawFile>& file = open_[place.file];
     if (!file) file = RawFile::open_for_update(part(files_[place.file].name));
-    const int64_t bytes = size_of(dtype_), cols = rows.cols(), whole = entry.shape.cols();
-    const int64_t head_dim = entry.rotated_heads > 0 ? entry.shape.rows() / entry.rotated_heads : 0;
+    const int64_t bytes = size_of(dtype_), cols = rows.cols(), whole = array.shape.cols();
+    const int64_t head_dim = array.rotated_heads > 0 ? array.shape.rows() / array.rotated_heads : 0;
     const bool adjacent = cols == whole && head_dim == 0;
     const int64_t step = std::max<int64_t>(1, (int64_t(1) << 20) / std::max<int64_t>(1, cols * bytes));
     for (int64_t done = 0; done < rows.rows(); done += step) {

@@ -115,7 +115,7 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 
 MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
                          const BatchShape& validation, int threads, const Mesh& mesh,
-                         const ExchangeOptions& options) {
+                         const ExchangeOptions& exchanges) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
@@ -125,12 +125,12 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
                       {shape.count() / mesh.size(cp | tp), decoder.config().dim});
     };
     Stream stream(Stream::Mode::eager);
-    const Exchanges exchanges(options, mesh, stream);
+    const Exchanges through(exchanges, mesh, stream);
     const auto pass = [&](const BatchShape& shape, int64_t& most, const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec,         dry_kernels(),     frame,         temp, batch, scalars, *exchanges.kv,
-                    exchanges.tp, *exchanges.tokens, exchanges.loss};
+            return {exec,        dry_kernels(), frame,           temp,        batch, scalars,
+                    *through.kv, through.tp,    *through.tokens, through.loss};
         };
         const Measured m = measure(threads, context, run);
         take_larger(plan, m, most);
@@ -169,10 +169,10 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
 }
 
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh, const ExchangeOptions& options) {
+                         int threads, const Mesh& mesh, const ExchangeOptions& exchanges) {
     Exec exec;
     const Executor executor(one_stage(), 0, {Stage(decoder)}, exec);
-    return plan_training(decoder, executor, training, validation, threads, mesh, options);
+    return plan_training(decoder, executor, training, validation, threads, mesh, exchanges);
 }
 
 int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,

@@ -367,7 +367,7 @@ void Trainer::export_model() {
 }
 
 std::string Trainer::export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype) {
-    const std::string folder = (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step_)).string();
+    std::string folder = (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step_)).string();
     std::vector<std::string> paths;
     std::vector<Shape> shapes;
     for (const CheckpointTensor& tensor : weights) {

@@ -186,7 +186,8 @@ TEST_CASE("program: info") {
         CHECK_THAT(none.output, Contains("coeus info needs a file or folder"));
         const Outcome option = run_coeus({"info", "--all"});
         CHECK(option.exit_code == 2);
-        CHECK_THAT(option.output, Contains("unknown option --all; options: --verify, --diff, --model, --ranks"));
+        CHECK_THAT(option.output,
+                   Contains("unknown option --all; options: --verify, --diff, --model, --ranks"));
         const Outcome absent = run_coeus({"info", (folder / "no.h5").string()});
         CHECK(absent.exit_code == 2);
         CHECK_THAT(absent.output, Contains("no.h5: there is no such file or folder"));
