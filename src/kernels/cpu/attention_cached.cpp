@@ -26,8 +26,8 @@ struct CachedHead {
         for (int64_t p = 0; p < count; ++p)
             for (int64_t h = 0; h < queries; ++h) {
                 const T *query = q + h * d, *key = keys + p * ld;
-                scores[h * count + p] =
-                    scale * Lane().sum<A>(d, [=](int64_t j) { return load(query[j]) * load(key[j]); });
+                scores[h * count + p] = scale * Lane().sum<A>(
+                                                    d, [](A x, A y) { return x * y; }, query, key);
             }
         std::fill(sums, sums + queries * d, A(0));
         for (int64_t h = 0; h < queries; ++h) softmax(scores + h * count);
@@ -44,9 +44,10 @@ struct CachedHead {
 private:
     void softmax(Acc<T>* scores) const {
         using A = Acc<T>;
-        const A maximum = Lane().largest<A>(count, [=](int64_t p) { return scores[p]; });
+        const A maximum = Lane().largest<A>(count, scores);
         Lane().each(count, [=](int64_t p) { scores[p] = exp_of(scores[p] - maximum); });
-        const A inverse = A(1) / Lane().sum<A>(count, [=](int64_t p) { return scores[p]; });
+        const A inverse = A(1) / Lane().sum<A>(
+                                     count, [](A p) { return p; }, scores);
         Lane().each(count, [=](int64_t p) { scores[p] *= inverse; });
     }
 };

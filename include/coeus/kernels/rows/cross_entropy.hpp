@@ -18,8 +18,9 @@ template <class Team, class T>
 COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width) {
     using A = Acc<T>;
     if (width == 0) return -std::numeric_limits<A>::infinity();
-    const A largest = team.template largest<A>(width, [=](int64_t j) { return load(logits[j]); });
-    const A total = team.template sum<A>(width, [=](int64_t j) { return exp_of(load(logits[j]) - largest); });
+    const A largest = team.template largest<A>(width, logits);
+    const A total = team.template sum<A>(
+        width, [=](A x) { return exp_of(x - largest); }, logits);
     return largest + std::log(total);
 }
 
@@ -33,12 +34,13 @@ COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* 
         team.each(width, [=](int64_t j) { dlogits[j] = store<T>(A(0)); });
         return;
     }
-    const bool inside = label >= 0 && label < width;
-    const A slope = inside ? scale * (exp_of(load(logits[label]) - lse) - A(1)) : A(0);
-    team.each(width, [=](int64_t j) {
-        const A softmax = scale * exp_of(load(logits[j]) - lse);
-        dlogits[j] = store<T>(j == label ? slope : softmax);
-    });
+    team.map_at(
+        width, dlogits,
+        [=](int64_t j, A x) {
+            const A softmax = exp_of(x - lse);
+            return scale * (j == label ? softmax - A(1) : softmax);
+        },
+        logits);
 }
 
 }  // namespace coeus

@@ -15,9 +15,11 @@ namespace coeus {
 template <class Team, class T>
 COEUS_HD Acc<T> rms_norm_row(const Team& team, T* y, const T* x, const T* weight, int64_t width, Acc<T> eps) {
     using A = Acc<T>;
-    const A squares = team.template sum<A>(width, [=](int64_t j) { return load(x[j]) * load(x[j]); });
+    const A squares = team.template sum<A>(
+        width, [](A xj) { return xj * xj; }, x);
     const A rstd = A(1) / std::sqrt(squares / A(width) + eps);
-    team.each(width, [=](int64_t j) { y[j] = store<T>(load(x[j]) * rstd * load(weight[j])); });
+    team.map(
+        width, y, [=](A xj, A wj) { return xj * rstd * wj; }, x, weight);
     return rstd;
 }
 
@@ -26,14 +28,15 @@ template <class Team, class T>
 COEUS_HD void rms_norm_backward_row(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                     Acc<T> rstd, const T* weight, int64_t width) {
     using A = Acc<T>;
-    const A dot =
-        team.template sum<A>(width, [=](int64_t j) { return load(dy[j]) * load(weight[j]) * load(x[j]); });
+    const A dot = team.template sum<A>(
+        width, [](A dyj, A wj, A xj) { return dyj * wj * xj; }, dy, weight, x);
     const A pull = dot * rstd * rstd / A(width);
-    const auto own = [=](int64_t j) { return rstd * (load(dy[j]) * load(weight[j]) - load(x[j]) * pull); };
+    const auto own = [=](A dyj, A wj, A xj) { return rstd * (dyj * wj - xj * pull); };
     if (plus)
-        team.each(width, [=](int64_t j) { dx[j] = store<T>(load(plus[j]) + own(j)); });
+        team.map(
+            width, dx, [=](A dyj, A wj, A xj, A pj) { return pj + own(dyj, wj, xj); }, dy, weight, x, plus);
     else
-        team.each(width, [=](int64_t j) { dx[j] = store<T>(own(j)); });
+        team.map(width, dx, own, dy, weight, x);
 }
 
 template <class A>
@@ -46,15 +49,42 @@ template <class Team, class T>
 COEUS_HD MeanAndRstd<Acc<T>> layer_norm_row(const Team& team, T* y, const T* x, const T* weight,
                                             int64_t width, Acc<T> eps) {
     using A = Acc<T>;
-    const A mean = team.template sum<A>(width, [=](int64_t j) { return load(x[j]); }) / A(width);
-    const A squares =
-        team.template sum<A>(width, [=](int64_t j) { return (load(x[j]) - mean) * (load(x[j]) - mean); });
+    const A mean = team.template sum<A>(
+                       width, [](A xj) { return xj; }, x) /
+                   A(width);
+    const A squares = team.template sum<A>(
+        width, [=](A xj) { return (xj - mean) * (xj - mean); }, x);
     const A rstd = A(1) / std::sqrt(squares / A(width) + eps);
     if (weight)
-        team.each(width, [=](int64_t j) { y[j] = store<T>((load(x[j]) - mean) * rstd * load(weight[j])); });
+        team.map(
+            width, y, [=](A xj, A wj) { return (xj - mean) * rstd * wj; }, x, weight);
     else
-        team.each(width, [=](int64_t j) { y[j] = store<T>((load(x[j]) - mean) * rstd); });
+        team.map(
+            width, y, [=](A xj) { return (xj - mean) * rstd; }, x);
     return {mean, rstd};
+}
+
+/// dx from the gradients g = weight(dy, w) of the normalised row; w: the weight or nothing.
+template <class Team, class T, class Weigh, class... Weight>
+COEUS_HD void layer_norm_backward_weighted(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
+                                           Acc<T> mean, Acc<T> rstd, int64_t width, const Weigh& weigh,
+                                           const Weight*... weight) {
+    using A = Acc<T>;
+    const auto normal = [=](A xj) { return (xj - mean) * rstd; };
+    const A mean_g = team.template sum<A>(width, weigh, dy, weight...) / A(width);
+    const A pull = team.template sum<A>(
+                       width, [=](A xj, A dyj, auto... wj) { return weigh(dyj, wj...) * normal(xj); }, x, dy,
+                       weight...) /
+                   A(width);
+    const auto own = [=](A xj, A dyj, auto... wj) {
+        return rstd * (weigh(dyj, wj...) - mean_g - normal(xj) * pull);
+    };
+    if (plus)
+        team.map(
+            width, dx, [=](A pj, A xj, A dyj, auto... wj) { return pj + own(xj, dyj, wj...); }, plus, x, dy,
+            weight...);
+    else
+        team.map(width, dx, own, x, dy, weight...);
 }
 
 /// dx, to which `plus` is added where it is not null. `weight` may be null. dx may be dy or plus.
@@ -62,15 +92,11 @@ template <class Team, class T>
 COEUS_HD void layer_norm_backward_row(const Team& team, T* dx, const T* dy, const T* plus, const T* x,
                                       Acc<T> mean, Acc<T> rstd, const T* weight, int64_t width) {
     using A = Acc<T>;
-    const auto g = [=](int64_t j) { return weight ? load(dy[j]) * load(weight[j]) : load(dy[j]); };
-    const auto normal = [=](int64_t j) { return (load(x[j]) - mean) * rstd; };
-    const A mean_g = team.template sum<A>(width, g) / A(width);
-    const A pull = team.template sum<A>(width, [=](int64_t j) { return g(j) * normal(j); }) / A(width);
-    const auto own = [=](int64_t j) { return rstd * (g(j) - mean_g - normal(j) * pull); };
-    if (plus)
-        team.each(width, [=](int64_t j) { dx[j] = store<T>(load(plus[j]) + own(j)); });
+    if (weight)
+        layer_norm_backward_weighted(
+            team, dx, dy, plus, x, mean, rstd, width, [](A dyj, A wj) { return dyj * wj; }, weight);
     else
-        team.each(width, [=](int64_t j) { dx[j] = store<T>(own(j)); });
+        layer_norm_backward_weighted(team, dx, dy, plus, x, mean, rstd, width, [](A dyj) { return dyj; });
 }
 
 }  // namespace coeus

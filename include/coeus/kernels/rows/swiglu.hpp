@@ -9,7 +9,9 @@ namespace coeus {
 
 template <class Team, class T>
 COEUS_HD void swiglu_row(const Team& team, T* y, const T* gate, const T* up, int64_t width) {
-    team.each(width, [=](int64_t j) { y[j] = store<T>(silu(load(gate[j])) * load(up[j])); });
+    using A = Acc<T>;
+    team.map(
+        width, y, [](A g, A u) { return silu(g) * u; }, gate, up);
 }
 
 /// dgate and dup may be gate and up.
@@ -17,11 +19,13 @@ template <class Team, class T>
 COEUS_HD void swiglu_backward_row(const Team& team, T* dgate, T* dup, const T* dy, const T* gate, const T* up,
                                   int64_t width) {
     using A = Acc<T>;
-    team.each(width, [=](int64_t j) {
-        const A g = load(gate[j]), u = load(up[j]), d = load(dy[j]), s = sigmoid(g);
-        dgate[j] = store<T>(d * u * s * (A(1) + g * (A(1) - s)));
-        dup[j] = store<T>(d * g * s);
-    });
+    team.map_two(
+        width, dgate, dup,
+        [](A d, A g, A u) {
+            const A s = sigmoid(g);
+            return Two<A>{d * u * s * (A(1) + g * (A(1) - s)), d * g * s};
+        },
+        dy, gate, up);
 }
 
 }  // namespace coeus

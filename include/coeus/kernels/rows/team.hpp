@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row function is written for a team that shares the row: on the CPU one thread with its vector unit
-// (Lane), on CUDA a warp or a block of the same interface. A team runs a function over the columns, or sums
-// it up.
+// (Lane), on CUDA a warp or a block of the same interface (cuda/team.hpp). A team runs a function over the
+// columns, or sums it up; what it reads and writes is said as pointers, so that a team may move several
+// elements at a time.
 #pragma once
 
 #include "coeus/kernels/math.hpp"
 
 namespace coeus {
+
+/// What the function of map_two returns.
+template <class A>
+struct Two {
+    A first, second;
+};
 
 /// One thread owns the row. The order of its sums depends on nothing but the length.
 struct Lane {
@@ -16,20 +23,42 @@ struct Lane {
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) f(j);
     }
-    /// Sum of f(j).
-    template <class A, class F>
-    A sum(int64_t n, F&& f) const {
+    /// out[j] = f(in[j]..), converted. The output may be one of the inputs.
+    template <class T, class F, class... In>
+    void map(int64_t n, T* out, F&& f, const In*... in) const {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) out[j] = store<T>(f(load(in[j])...));
+    }
+    /// out[j] = f(j, in[j]..)
+    template <class T, class F, class... In>
+    void map_at(int64_t n, T* out, F&& f, const In*... in) const {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) out[j] = store<T>(f(j, load(in[j])...));
+    }
+    /// map for f that returns two values.
+    template <class T, class F, class... In>
+    void map_two(int64_t n, T* first, T* second, F&& f, const In*... in) const {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+            const auto values = f(load(in[j])...);
+            first[j] = store<T>(values.first);
+            second[j] = store<T>(values.second);
+        }
+    }
+    /// Sum of f(in[j]..).
+    template <class A, class F, class... In>
+    A sum(int64_t n, F&& f, const In*... in) const {
         A total = 0;
 #pragma omp simd reduction(+ : total)
-        for (int64_t j = 0; j < n; ++j) total += f(j);
+        for (int64_t j = 0; j < n; ++j) total += f(load(in[j])...);
         return total;
     }
-    /// The largest f(j), n > 0. A NaN may or may not win; sums over the row show it.
-    template <class A, class F>
-    A largest(int64_t n, F&& f) const {
-        A best = f(0);
+    /// The largest in[j], n > 0. A NaN may or may not win; sums over the row show it.
+    template <class A, class T>
+    A largest(int64_t n, const T* in) const {
+        A best = load(in[0]);
 #pragma omp simd reduction(max : best)
-        for (int64_t j = 0; j < n; ++j) best = f(j) > best ? f(j) : best;
+        for (int64_t j = 0; j < n; ++j) best = load(in[j]) > best ? load(in[j]) : best;
         return best;
     }
 };
