@@ -8,6 +8,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/data/tokenizer.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/train/flags.hpp"
 #include "coeus/train/model_setup.hpp"
@@ -31,8 +32,16 @@ Flags convert_flags() {
         "time; under mpirun the ranks share them.");
     flags.add("dtype", "TYPE", "", "float32, bfloat16 or float16; default: as in SOURCE")
         .add("only", "model", "", "from checkpoint to checkpoint: leave the optimizer out")
-        .add("tokenizer", "FOLDER", "", "whose files go into the folder; default: the run's own");
+        .add("tokenizer", "PLACE", "", "folder or file: it goes into the folder; default: the run's own")
+        .add("max_shard_size", "SIZE", "5GB", "of a folder's files of weights, as 500MB or 2GiB");
     return flags;
+}
+
+int64_t file_bytes_of(const Flags& flags) {
+    const std::string& size = flags.text("max_shard_size");
+    if (const std::optional<int64_t> bytes = parse_bytes(size)) return *bytes;
+    throw ConfigError("--max_shard_size {}: must be a size of at least one byte, such as 5GB, 500MB or 2GiB",
+                      size);
 }
 
 std::optional<Dtype> dtype_of(const Flags& flags) {
@@ -50,6 +59,7 @@ struct Conversion {
     std::optional<Dtype> dtype;
     bool to_hub, moments;
     std::string tokenizer;
+    int64_t file_bytes;
 };
 
 ArraySource arrays_of(const Conversion& c) {
@@ -71,8 +81,10 @@ void to_hub(const Conversion& c, const ArraySource& source, const Communicator& 
         paths.push_back(array.path);
         shapes.push_back(array.shape);
     }
+    const HubTokenizer tokenizer = ranks.rank() == 0 ? hub_tokenizer(c.tokenizer) : HubTokenizer();
     HubWriter writer(c.target, hub_config_of(c.source.model()), hub_entries(paths, shapes, c.source.model()),
-                     c.dtype.value_or(source.arrays.front().dtype), c.tokenizer, ranks);
+                     c.dtype.value_or(source.arrays.front().dtype), tokenizer, ranks,
+                     c.file_bytes);
     write_hub(writer, source, ranks, progress);
 }
 
@@ -83,6 +95,10 @@ void check(const Flags& flags, bool to_hub, bool from_hub) {
         throw ConfigError("--only model: a Hugging Face folder holds nothing else; leave it out");
     if (flags.given("tokenizer") && !to_hub)
         throw ConfigError("--tokenizer: a checkpoint holds no tokenizer; leave it out");
+    if (flags.given("tokenizer") && !Tokenizer::is_at(flags.text("tokenizer")))
+        throw ConfigError("--tokenizer {}: there is no tokenizer", flags.text("tokenizer"));
+    if (flags.given("max_shard_size") && !to_hub)
+        throw ConfigError("--max_shard_size: a checkpoint is one file; leave it out");
     if (to_hub && from_hub)
         throw ConfigError(
             "SOURCE and TARGET are both Hugging Face folders; name a TARGET that ends with .h5");
@@ -117,7 +133,8 @@ int convert(const Arguments& arguments) {
         .dtype = dtype_of(flags),
         .to_hub = !is_file,
         .moments = is_file && !flags.given("only"),
-        .tokenizer = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder()};
+        .tokenizer = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder(),
+        .file_bytes = file_bytes_of(flags)};
     const ArraySource arrays = arrays_of(conversion);
     const Timer timer;
     {

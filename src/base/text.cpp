@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -66,6 +68,28 @@ std::string bytes_text(double bytes) {
                                    : bytes < 100 ? 1
                                                  : 0,
                                    units[unit]);
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc()) return std::nullopt;
+    std::string unit(end, text.data() + text.size());
+    unit.erase(0, unit.find_first_not_of(' '));
+    for (char& c : unit) c = char(std::toupper(uint8_t(c)));
+    if (unit.ends_with('B')) unit.pop_back();
+    double base = 1000;
+    if (unit.size() == 2 && unit[1] == 'I') {
+        base = 1024;
+        unit.pop_back();
+    }
+    static constexpr std::string_view powers = " KMGTP";
+    const size_t power = unit.empty() ? 0 : powers.find(unit);
+    if (unit.size() > 1 || power == std::string_view::npos || (base == 1024 && power == 0))
+        return std::nullopt;
+    number *= std::pow(base, double(power));
+    if (!(number >= 1 && number < 9e18)) return std::nullopt;
+    return int64_t(number);
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

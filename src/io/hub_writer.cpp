@@ -14,11 +14,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* generation_config = "generation_config.json";
+
 // What belongs to a tokenizer, as transformers and tokenizers call it.
 constexpr const char* tokenizer_files[] = {"tokenizer.json",    "tokenizer_config.json",
                                            "tokenizer.model",   "special_tokens_map.json",
                                            "added_tokens.json", "vocab.json",
-                                           "merges.txt",        "generation_config.json"};
+                                           "merges.txt",        "chat_template.jinja",
+                                           generation_config};
 
 const char* torch_name(Dtype dtype) {
     switch (dtype) {
@@ -30,14 +33,31 @@ const char* torch_name(Dtype dtype) {
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
+    std::error_code status;
+    const fs::path folder = fs::is_regular_file(from, status) ? from.parent_path() : from;
     for (const char* name : tokenizer_files)
-        if (std::error_code status; fs::is_regular_file(from / name, status))
-            fs::copy_file(from / name, to / name, fs::copy_options::overwrite_existing);
+        if (fs::is_regular_file(folder / name, status))
+            fs::copy_file(folder / name, to / name, fs::copy_options::overwrite_existing);
+}
+
+// null where it is not known: without the key transformers would take Llama 2's
+Json id_or_null(std::optional<int32_t> id) {
+    return id ? Json(*id) : Json();
+}
+
+// What `generate` of transformers begins and ends with, where the tokenizer's folder says nothing.
+void write_generation_config(const fs::path& folder, const HubTokenizer& tokenizer) {
+    const fs::path file = folder / generation_config;
+    if (fs::exists(file) || (!tokenizer.bos_id && !tokenizer.eos_id)) return;
+    Json json = Json::object();
+    json.set("bos_token_id", id_or_null(tokenizer.bos_id)).set("eos_token_id", id_or_null(tokenizer.eos_id));
+    write_json(json, file);
 }
 
 }  // namespace
 
-void write_hub_config(const std::string& folder, const HubConfig& c, Dtype dtype) {
+void write_hub_config(const std::string& folder, const HubConfig& c, Dtype dtype,
+                      const HubTokenizer& tokenizer) {
     Json rope = Json::object(), scaling;
     rope.set("rope_theta", c.rope_theta).set("rope_type", c.rope_scaling ? "llama3" : "default");
     if (c.rope_scaling) {
@@ -59,11 +79,12 @@ void write_hub_config(const std::string& folder, const HubConfig& c, Dtype dtype
     json.set("rope_theta", c.rope_theta).set("rope_scaling", std::move(scaling));
     json.set("tie_word_embeddings", c.tied).set("dtype", torch_name(dtype));
     json.set("torch_dtype", torch_name(dtype)).set("use_cache", true);
+    json.set("bos_token_id", id_or_null(tokenizer.bos_id)).set("eos_token_id", id_or_null(tokenizer.eos_id));
     write_json(json, fs::path(folder) / "config.json");
 }
 
 HubWriter::HubWriter(std::string folder, const HubConfig& config, std::vector<HubEntry> entries, Dtype dtype,
-                     const std::string& tokenizer_folder, const Communicator& ranks, int64_t file_bytes)
+                     const HubTokenizer& tokenizer, const Communicator& ranks, int64_t file_bytes)
     : folder_(std::move(folder)), entries_(std::move(entries)), dtype_(dtype), ranks_(ranks) {
     while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
     divide(file_bytes);
@@ -71,7 +92,12 @@ HubWriter::HubWriter(std::string folder, const HubConfig& config, std::vector<Hu
     on_first_rank(ranks_, [&] {
         if (fs::exists(folder_))
             throw ConfigError("{} is there already; name a folder that is to be made", folder_);
-        make_files(config, tokenizer_folder);
+        try {
+            make_files(config, tokenizer);
+        } catch (...) {
+            fs::remove_all(folder_ + ".part");
+            throw;
+        }
     });
 }
 
@@ -107,7 +133,7 @@ void HubWriter::divide(int64_t file_bytes) {
     }
 }
 
-void HubWriter::make_files(const HubConfig& config, const std::string& tokenizer_folder) const {
+void HubWriter::make_files(const HubConfig& config, const HubTokenizer& tokenizer) const {
     const std::string folder = folder_ + ".part";
     std::error_code status;
     fs::remove_all(folder, status);  // of a run that was killed
@@ -128,8 +154,9 @@ void HubWriter::make_files(const HubConfig& config, const std::string& tokenizer
                        .set("metadata", Json::object().set("total_size", bytes_))
                        .set("weight_map", std::move(map)),
                    part("model.safetensors.index.json"));
-    write_hub_config(folder, config, dtype_);
-    if (!tokenizer_folder.empty()) copy_tokenizer(tokenizer_folder, folder);
+    write_hub_config(folder, config, dtype_, tokenizer);
+    if (!tokenizer.folder.empty()) copy_tokenizer(tokenizer.folder, folder);
+    write_generation_config(folder, tokenizer);
 }
 
 void HubWriter::write(size_t entry, Tensor rows, int64_t first_row, int64_t first_col) {

@@ -12,10 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string tokenizer_folder(const Config& config) {
-    return config.model.tokenizer_path.empty() ? config.model.hf_assets_path : config.model.tokenizer_path;
-}
-
 // True also for a damaged token file, which is no text just because it has lost its beginning.
 bool means_token_file(const fs::path& path) {
     return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
@@ -45,7 +41,7 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
 fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
                     int threads) {
     if (means_token_file(source[0])) return source[0];
-    const Tokenizer tokenizer(tokenizer_folder(config));
+    const Tokenizer tokenizer(config.model.tokenizer());
     if (tokenizer.vocab_size() > vocab)
         throw ConfigError(
             "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
@@ -77,7 +73,7 @@ TrainingData::Files open(const Words& paths, const char* option, bool weighted, 
             const fs::path path = token_file(source, config, vocab, cache_folder, threads);
             TokenFile file(path);
             file.check_vocabulary(vocab, threads);
-            warn_of_other_tokenizer(file, tokenizer_folder(config));
+            warn_of_other_tokenizer(file, config.model.tokenizer());
             names += path.string() + '\n';
         }
     });

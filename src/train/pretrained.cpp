@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/pretrained.hpp"
 
+#include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/data/tokenizer.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/models/decoder.hpp"
@@ -74,6 +76,19 @@ std::vector<std::string> checkpoint_paths(const DecoderConfig& model) {
     for (const Storage* storage : decoder.parameters().model())
         for (const Param& param : storage->params()) paths.push_back("model/" + param.name);
     return paths;
+}
+
+HubTokenizer hub_tokenizer(const std::string& place) {
+    HubTokenizer known{.folder = place};
+    if (place.empty() || !Tokenizer::is_at(place)) return known;
+    try {
+        const Tokenizer tokenizer(place);
+        known.bos_id = tokenizer.bos_id();
+        known.eos_id = tokenizer.eos_id();
+    } catch (const ConfigError& error) {
+        log::warn("The folder's files do not tell BOS and EOS: {}", error.what());
+    }
+    return known;
 }
 
 Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {

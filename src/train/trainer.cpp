@@ -377,7 +377,7 @@ std::string Trainer::export_hub(const std::vector<CheckpointTensor>& weights, Dt
     // of a run that took this step before
     on_first_rank(mesh_.world(), [&] { std::filesystem::remove_all(folder); });
     HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
-                     config_.model.hf_assets_path, mesh_.world());
+                     first_rank() ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), mesh_.world());
     write_hub(writer, weights, mesh_.world());
     return folder;
 }

@@ -5,6 +5,7 @@
 #include "coeus/base/clock.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 std::string with_commas(int64_t value);
 /// "1.50 GiB", "12.0 MiB", "512 B"
 std::string bytes_text(double bytes);
+/// Bytes of "5GB", "0.5 GiB", "200kB" (powers of 1000 or, with an i, of 1024) or "4096"; nothing where it is
+/// no such size or less than one byte.
+std::optional<int64_t> parse_bytes(std::string_view text);
 /// Joined with a separator.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

@@ -19,16 +19,22 @@ struct HubEntry {
     int64_t rotated_heads = 0;  ///< > 0: rows come in interleaved order and go to half-split order
 };
 
+/// The tokenizer that goes with the weights.
+struct HubTokenizer {
+    std::string folder;  ///< or its file: its files are copied, generation_config.json among them; "": none
+    std::optional<int32_t> bos_id, eos_id;  ///< where they are known
+};
+
 class HubWriter {
 public:
     static constexpr int64_t usual_file_bytes = int64_t(5) * 1000 * 1000 * 1000;
 
-    /// Makes the files without elements. `tokenizer_folder`: whose tokenizer goes with the weights; "": none.
-    /// No file of weights grows beyond `file_bytes`, unless one tensor is larger. Collective; throws on all
+    /// Makes the files without elements. No file of weights holds more than `file_bytes` of elements, unless
+    /// one tensor is larger. The tokenizer that rank 0 names counts. Collective; throws on all
     /// ranks: ConfigError where `folder` is there already, SystemError where it cannot be made or the disk
     /// has no room.
     HubWriter(std::string folder, const HubConfig& config, std::vector<HubEntry> entries, Dtype dtype,
-              const std::string& tokenizer_folder, const Communicator& ranks,
+              const HubTokenizer& tokenizer, const Communicator& ranks,
               int64_t file_bytes = usual_file_bytes);
     /// Removes the unfinished folder where publish() did not come.
     ~HubWriter();
@@ -52,7 +58,7 @@ private:
         int64_t bytes = 0;
     };
     void divide(int64_t file_bytes);
-    void make_files(const HubConfig& config, const std::string& tokenizer_folder) const;
+    void make_files(const HubConfig& config, const HubTokenizer& tokenizer) const;
     std::string part(const std::string& name) const;
 
     std::string folder_;
@@ -72,6 +78,7 @@ private:
 };
 
 /// config.json in the forms of transformers 5 (rope_parameters) and before (rope_theta, rope_scaling).
-void write_hub_config(const std::string& folder, const HubConfig& config, Dtype dtype);
+void write_hub_config(const std::string& folder, const HubConfig& config, Dtype dtype,
+                      const HubTokenizer& tokenizer);
 
 }  // namespace coeus

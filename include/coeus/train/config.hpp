@@ -66,6 +66,9 @@ struct Config {
         std::string flavor = "debugmodel";  ///< of the model's table, or "hf": config.json of hf_assets_path
         std::string hf_assets_path = "./tests/assets/tokenizer";
         std::string tokenizer_path;  ///< older name of the tokenizer's place; empty: hf_assets_path
+        const std::string& tokenizer() const {
+            return tokenizer_path.empty() ? hf_assets_path : tokenizer_path;
+        }
         std::string norm_type = "rmsnorm";
         Words converters;
         // ours: each overrides one field of the flavour

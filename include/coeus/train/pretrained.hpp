@@ -22,6 +22,9 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
 /// Paths in a checkpoint of the tensors of hub_tensors(model), one for one.
 std::vector<std::string> checkpoint_paths(const DecoderConfig& model);
 
+/// What a folder tells of the tokenizer at this place, which may be absent or of an unknown kind.
+HubTokenizer hub_tokenizer(const std::string& place);
+
 class Pretrained {
 public:
     /// ConfigError: there are no weights, they are damaged, or the model is not built yet.

@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of 1, 2, 4 ranks of one world write and read each other's files.
-#include "coeus/comm/together.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
-#include "support/support.hpp"
+#include "mpi/io/groups.hpp"
 
 #include <catch2/catch.hpp>
 
 #include <deque>
-#include <filesystem>
 
 using namespace coeus;
+using namespace coeus::test;
 using Catch::Matchers::Contains;
-namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder that all ranks know; rank 0 owns it.
-struct SharedFolder {
-    explicit SharedFolder(const Communicator& world) : world_(world) {
-        if (world.rank() == 0) own_.emplace();
-        path = broadcast_text(world, own_ ? own_->path().string() : "");
-    }
-    ~SharedFolder() { world_.barrier(); }
-    std::string path;
-
-private:
-    const Communicator& world_;
-    std::optional<test::TemporaryFolder> own_;
-};
 
 double value(const std::string& path, int64_t index) {
     return double((int64_t(path.size()) + index * 13) % 251);  // exact in bfloat16
@@ -80,17 +64,6 @@ struct Part {
                                value(t.path, (t.first_row + r) * t.shape.cols() + t.first_col + c));
         return wrong;
     }
-};
-
-/// Groups of `size` adjacent ranks; those left over form a smaller one that takes no part.
-struct Group {
-    Communicator comm;
-    bool takes_part;
-    int number;
-    Group(const Communicator& world, int size)
-        : comm(world.split(world.rank() / size, "group")),
-          takes_part(comm.size() == size),
-          number(world.rank() / size) {}
 };
 
 const TrainRecord record{

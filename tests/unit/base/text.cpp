@@ -39,6 +39,19 @@ TEST_CASE("numbers for people") {
     CHECK(join({"a", "b", "c"}, ", ") == "a, b, c");
 }
 
+TEST_CASE("sizes that people write") {
+    CHECK(parse_bytes("5GB") == 5'000'000'000);
+    CHECK(parse_bytes("2GiB") == int64_t(2) << 30);
+    CHECK(parse_bytes("0.5 GiB") == int64_t(1) << 29);
+    CHECK(parse_bytes("200kb") == 200'000);
+    CHECK(parse_bytes("3M") == 3'000'000);
+    CHECK(parse_bytes("4096") == 4096);
+    CHECK(parse_bytes("7B") == 7);
+    for (const char* text :
+         {"", "GB", "-1GB", "0", "0.2", "5 gigabytes", "5iB", "5GB ", "1e30", "nan", "inf", "5GBB", "99999P"})
+        CHECK_FALSE(parse_bytes(text));
+}
+
 TEST_CASE("durations for people") {
     CHECK(duration_text(41) == "41 s");
     CHECK(duration_text(187) == "3 m 07 s");

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face folders in one file and in several, written by groups of 1, 2, 4 ranks that divide the arrays
+// by rows or by columns: the same bytes whoever writes, and the same elements in however many files.
+#include "coeus/device/memory.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/io/hub_writer.hpp"
+#include "mpi/io/groups.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<HubEntry> entries = {{"embed", {300, 20}},    {"q_proj", {24, 10}, 2}, {"norm", {20}},
+                                       {"k_proj", {12, 10}, 1}, {"down", {17, 33}},      {"head", {300, 20}}};
+
+double value(size_t entry, int64_t index) {
+    return double((int64_t(entry) * 31 + index * 13) % 251);  // exact in 16 bits
+}
+
+struct Part {
+    int64_t first, count;
+};
+Part part_of(int64_t n, const Communicator& group) {
+    const int64_t each = div_ceil(n, group.size()), first = std::min(n, group.rank() * each);
+    return {first, std::min(each, n - first)};
+}
+
+void write_all(HubWriter& writer, const Communicator& group, Dtype dtype, bool by_columns) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+        const Shape& shape = entries[i].shape;
+        const bool columns = by_columns && shape.rank > 1;
+        const Part rows = columns ? Part{0, shape.rows()} : part_of(shape.rows(), group);
+        const Part cols = columns ? part_of(shape.cols(), group) : Part{0, shape.cols()};
+        if (rows.count == 0 || cols.count == 0) continue;
+        const OwnedTensor local(dtype, {rows.count, cols.count});
+        for (int64_t r = 0; r < rows.count; ++r)
+            for (int64_t c = 0; c < cols.count; ++c)
+                set_element(local, r * cols.count + c,
+                            value(i, (rows.first + r) * shape.cols() + cols.first + c));
+        writer.write(i, local, rows.first, cols.first);
+    }
+    writer.publish();
+}
+
+std::map<std::string, std::string> contents(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder))
+        files[entry.path().filename().string()] = read_file(entry.path());
+    return files;
+}
+
+int64_t wrong_elements(const std::string& folder, Dtype dtype) {
+    const Safetensors weights = Safetensors::open(folder);
+    CHECK(weights.names().size() == entries.size());
+    int64_t wrong = 0;
+    for (size_t i = 0; i < entries.size(); ++i) {
+        const auto& [name, shape, heads] = entries[i];
+        CHECK(weights.entry(name).dtype == dtype);
+        CHECK(weights.entry(name).shape == shape);
+        const std::vector<double> stored = weights.read_all<double>(name);
+        for (int64_t r = 0; r < shape.rows(); ++r) {
+            const int64_t theirs = heads > 0 ? half_split_row(r, shape.rows() / heads) : r;
+            for (int64_t c = 0; c < shape.cols(); ++c)
+                wrong += !(stored[size_t(theirs * shape.cols() + c)] == value(i, r * shape.cols() + c));
+        }
+    }
+    return wrong;
+}
+
+// Every file of weights has room for its elements alone, or holds one tensor that is larger.
+void check_division(const std::string& folder, int64_t file_bytes, size_t files, int64_t bytes) {
+    const Safetensors weights = Safetensors::open(folder);
+    std::map<size_t, std::pair<int64_t, int>> of_file;  // bytes and tensors
+    for (const std::string& name : weights.names()) {
+        const Safetensors::Entry& entry = weights.entry(name);
+        auto& [sum, tensors] = of_file[entry.file];
+        sum += entry.shape.count() * size_of(entry.dtype);
+        ++tensors;
+    }
+    CHECK(of_file.size() == files);
+    for (const auto& [file, held] : of_file) CHECK((held.first <= file_bytes || held.second == 1));
+    const fs::path index = fs::path(folder) / "model.safetensors.index.json";
+    CHECK(fs::exists(index) == (files > 1));
+    if (files == 1) return;
+    const JsonDocument document = JsonDocument::read(index);
+    CHECK(document.root()["metadata"].integer("total_size") == bytes);
+    CHECK(document.root()["weight_map"].size() == entries.size());
+    const std::string last = fmt::format("model-{0:05}-of-{0:05}.safetensors", files);
+    CHECK(document.root()["weight_map"].string("head") == last);
+}
+
+}  // namespace
+
+TEST_CASE("Hugging Face folders of any number of ranks are the same bytes, in one file or in several") {
+    const Communicator world = Communicator::world("world");
+    const HubConfig config{.architecture = "LlamaForCausalLM", .hidden_size = 20};
+    struct Division {
+        int64_t file_bytes;
+        size_t files;
+    };
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+        // all in one; the large ones alone and the small ones together; each alone
+        for (const auto& [file_bytes, files] :
+             {Division{HubWriter::usual_file_bytes, 1}, Division{1200 * size_of(dtype), 3}, Division{1, 6}}) {
+            INFO(name_of(dtype) << ", " << files << " files");
+            const SharedFolder folder(world);
+            std::map<std::string, std::string> first;
+            for (int size = 1; size <= world.size(); size *= 2)
+                for (const bool by_columns : {false, true}) {
+                    INFO(size << (by_columns ? " ranks by columns" : " ranks by rows"));
+                    const Group group(world, size);
+                    const std::string path = fmt::format("{}/{} {}", folder.path, size, by_columns);
+                    if (group.takes_part && group.number == 0) {
+                        HubWriter writer(path, config, entries, dtype, {.bos_id = 7, .eos_id = 3}, group.comm,
+                                         file_bytes);
+                        write_all(writer, group.comm, dtype, by_columns);
+                        CHECK_FALSE(fs::exists(path + ".part"));
+                    }
+                    world.barrier();
+                    const auto written = contents(path);
+                    if (first.empty()) first = written;
+                    CHECK(written.size() == files + (files > 1) + 2);
+                    CHECK((written == first));
+                    CHECK(wrong_elements(path, dtype) == 0);
+                    if (size == 1) check_division(path, file_bytes, files, 12941 * size_of(dtype));
+                }
+        }
+    }
+}
+
+TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
+    const Communicator world = Communicator::world("world");
+    const SharedFolder folder(world);
+    const std::string own = R"({"eos_token_id": [5, 6], "temperature": 0.6})";
+    if (world.rank() == 0) {
+        fs::create_directories(folder.path + "/assets");
+        write_file(folder.path + "/assets/tokenizer.json", "{}");
+        write_file(folder.path + "/bare.json", "{}");
+    }
+    const auto write = [&](const std::string& name, const HubTokenizer& tokenizer) {
+        const std::string path = folder.path + "/" + name;
+        // only what rank 0 knows counts
+        HubWriter writer(path, {}, entries, Dtype::f32, world.rank() == 0 ? tokenizer : HubTokenizer(),
+                         world);
+        write_all(writer, world, Dtype::f32, false);
+        return path;
+    };
+    const auto ids = [](const std::string& file) {
+        const JsonDocument document = JsonDocument::read(file);
+        return std::pair(document.root().integer("bos_token_id", -1),
+                         document.root().integer("eos_token_id", -1));
+    };
+    const std::string assets = folder.path + "/assets";
+    const std::string both = write("both", {.folder = assets, .bos_id = 7, .eos_id = 0});
+    CHECK(ids(both + "/config.json") == std::pair<int64_t, int64_t>(7, 0));
+    CHECK(ids(both + "/generation_config.json") == std::pair<int64_t, int64_t>(7, 0));
+    CHECK(fs::exists(both + "/tokenizer.json"));
+    const std::string end = write("end", {.folder = assets + "/tokenizer.json", .eos_id = 3});
+    CHECK(ids(end + "/config.json") == std::pair<int64_t, int64_t>(-1, 3));
+    CHECK(ids(end + "/generation_config.json") == std::pair<int64_t, int64_t>(-1, 3));
+    CHECK(fs::exists(end + "/tokenizer.json"));
+    // null: transformers would take 1 and 2 where there is no key
+    CHECK(JsonDocument::read(end + "/config.json").root()["bos_token_id"].is_null());
+    const std::string none = write("none", {});
+    CHECK_FALSE(fs::exists(none + "/generation_config.json"));
+    CHECK(JsonDocument::read(none + "/config.json").root()["eos_token_id"].is_null());
+    // what the model was published with stays as it is
+    if (world.rank() == 0) write_file(assets + "/generation_config.json", own);
+    world.barrier();
+    const std::string published = write("published", {.folder = assets, .bos_id = 7, .eos_id = 3});
+    CHECK(read_file(published + "/generation_config.json") == own);
+}
+
+TEST_CASE("what is wrong with a Hugging Face folder is the error of all ranks, and nothing stays") {
+    const Communicator world = Communicator::world("world");
+    const SharedFolder folder(world);
+    const auto message_of = [&](const std::string& path, int64_t rows) {
+        try {
+            HubWriter(path, {}, {{"huge", {rows, 1 << 20}}}, Dtype::f32, {}, world);
+        } catch (const std::exception& error) {
+            return std::string(error.what());
+        }
+        return std::string("made");
+    };
+    CHECK(count_of("is there already", message_of(folder.path, 1)) == 1);
+    CHECK(count_of("needed in", message_of(folder.path + "/new", int64_t(1) << 36)) == 1);
+    world.barrier();
+    CHECK_FALSE(fs::exists(folder.path + "/new.part"));
+    CHECK_FALSE(fs::exists(folder.path + ".part"));
+}
