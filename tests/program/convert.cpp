@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus convert, and Hugging Face folders written after the last step: every bit arrives, whoever writes.
+#include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hdf5.hpp"
+#include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "program/tiny_run.hpp"
@@ -8,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <set>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -48,6 +51,19 @@ std::vector<std::string> differing_tensors(const fs::path& a, const fs::path& b)
     return differ;
 }
 
+// Names of files of two folders that are not the same in both.
+std::vector<std::string> differing_files(const fs::path& a, const fs::path& b) {
+    std::set<std::string> names;
+    for (const fs::path& folder : {a, b})
+        for (const auto& entry : fs::directory_iterator(folder))
+            names.insert(entry.path().filename().string());
+    std::vector<std::string> differ;
+    for (const std::string& name : names)
+        if (!fs::exists(a / name) || !fs::exists(b / name) || read_file(a / name) != read_file(b / name))
+            differ.push_back(name);
+    return differ;
+}
+
 const std::vector<std::string> none;
 
 }  // namespace
@@ -63,7 +79,10 @@ TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same 
         convert_well(model, folder / "weights.h5", {}, ranks);
         const Outcome verified = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
         CHECK_THAT(verified.output, Contains("weights alone") && Contains("match their checksum"));
-        convert_well(folder / "weights.h5", folder / "back", {}, ranks);
+        const bool sharded = std::string(name).starts_with("sharded");
+        convert_well(folder / "weights.h5", folder / "back",
+                     sharded ? Arguments{"--max_shard_size", "73kB"} : Arguments{}, ranks);
+        CHECK(fs::exists(folder / "back/model-00003-of-00003.safetensors") == sharded);
         CHECK(differing_tensors(model, folder / "back") == none);
         CHECK(model_from_hub((folder / "back").string()) == model_from_hub(model.string()));
     }
@@ -95,6 +114,124 @@ TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it,
                    {"--model.flavor=hf", "--checkpoint.initial_load_in_hf",
                     "--model.hf_assets_path=" + (folder / "0/checkpoint/hf-00000002").string(), steps(1)});
     CHECK_THAT(started.output, Contains("Starting from the weights of"));
+}
+
+TEST_CASE("convert: both forms of config.json become the same one, which has both") {
+    const fs::path model = golden("models/llama31_rope_scaled");
+    if (model.empty()) return;
+    const TemporaryFolder folder;
+    fs::create_directories(folder / "older");
+    fs::create_symlink(model / "model.safetensors", folder / "older/model.safetensors");
+    fs::copy_file(model / "config_4x.json", folder / "older/config.json");
+    for (const auto& [source, name] : {std::pair{model, "newer"}, std::pair{folder / "older", "old"}}) {
+        convert_well(source, folder / (std::string(name) + ".h5"));
+        convert_well(folder / (std::string(name) + ".h5"), folder / (std::string(name) + "-hf"));
+    }
+    const fs::path written = folder / "newer-hf/config.json";
+    CHECK(read_file(written) == read_file(folder / "old-hf/config.json"));
+    const JsonDocument ours = JsonDocument::read(written), newer = JsonDocument::read(model / "config.json"),
+                       older = JsonDocument::read(model / "config_4x.json");
+    for (const char* key : {"factor", "low_freq_factor", "high_freq_factor",
+                            "original_max_position_embeddings", "rope_theta"}) {
+        const double expected = newer.root()["rope_parameters"].number(key);
+        CHECK(ours.root()["rope_parameters"].number(key) == expected);
+        if (std::string(key) != "rope_theta")
+            CHECK(ours.root()["rope_scaling"].number(key) == older.root()["rope_scaling"].number(key));
+    }
+    CHECK(ours.root()["rope_parameters"].string("rope_type") == "llama3");
+    CHECK(ours.root()["rope_scaling"].string("rope_type") == "llama3");
+    CHECK(ours.root().number("rope_theta") == older.root().number("rope_theta"));
+    CHECK(ours.root().string("dtype") == newer.root().string("dtype"));
+    CHECK(ours.root().string("torch_dtype") == older.root().string("torch_dtype"));
+    for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                            "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings"})
+        CHECK(ours.root().integer(key) == newer.root().integer(key));
+    CHECK(ours.root().number("rms_norm_eps") == newer.root().number("rms_norm_eps"));
+}
+
+TEST_CASE("convert: several files hold what one file holds, by any number of ranks") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
+    const fs::path whole = folder / "run" / checkpoint_of(2);
+    for (const std::string dtype : {"float32", "bfloat16", "float16"}) {
+        CAPTURE(dtype);
+        const fs::path single = folder / (dtype + " single"), weights = folder / (dtype + ".h5");
+        convert_well(whole, single, {"--dtype", dtype});
+        convert_well(whole, weights, {"--dtype", dtype, "--only", "model"});
+        fs::path first;
+        for (const int ranks : {1, 2, 4}) {
+            CAPTURE(ranks);
+            const fs::path several = folder / fmt::format("{} several {}", dtype, ranks);
+            convert_well(whole, several, {"--dtype", dtype, "--max_shard_size", "8kB"}, ranks);
+            CHECK(fs::exists(several / "model.safetensors.index.json"));
+            CHECK_FALSE(fs::exists(several / "model.safetensors"));
+            CHECK(differing_tensors(single, several) == none);
+            if (ranks == 1) first = several;
+            CHECK(differing_files(first, several) == none);
+            convert_well(several, several.string() + ".h5", {}, ranks);
+            CHECK(differing_arrays(weights, several.string() + ".h5") == none);
+        }
+    }
+}
+
+TEST_CASE("a run on any mesh exports the same bytes") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    struct Case {
+        Arguments mesh;
+        int ranks;
+    };
+    int number = 0;
+    for (const auto& [mesh, ranks] :
+         {Case{{}, 0}, Case{{"--parallelism.data_parallel_shard_degree=4"}, 4},
+          Case{{"--parallelism.tensor_parallel_degree=2", "--parallelism.data_parallel_shard_degree=2"}, 4},
+          Case{{"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2",
+                "--training.local_batch_size=4"},
+               4},
+          Case{{"--parallelism.data_parallel_replicate_degree=2", "--parallelism.context_parallel_degree=2"},
+               4}}) {
+        CAPTURE(mesh);
+        // the initial weights are the same on every mesh; at a rate of 0 they stay so
+        const std::string name = std::to_string(number++);
+        train_tiny(folder / name, folder / "tokens.h5",
+                   Arguments{"--checkpoint.enable", "--checkpoint.last_save_in_hf", "--optimizer.lr=0",
+                             "--training.global_batch_size=4", "--training.local_batch_size=1", steps(1)} +
+                       mesh,
+                   ranks);
+        CHECK(differing_files(folder / "0/checkpoint/hf-00000001",
+                              folder / (name + "/checkpoint/hf-00000001")) == none);
+    }
+}
+
+TEST_CASE("convert: the folder has the tokenizer, and says with what a text begins and ends") {
+    const TemporaryFolder folder;
+    write_file(folder / "text.txt", "a rose is a rose is a rose, said she; and so it is\n");
+    REQUIRE(run_coeus({"tokenizer", (folder / "text.txt").string(), "--vocab_size", "260", "--output",
+                       (folder / "tokenizer").string()})
+                .exit_code == 0);
+    const Tokenizer tokenizer(folder / "tokenizer");
+    REQUIRE((tokenizer.bos_id() && tokenizer.eos_id()));
+    const auto check_ids = [&](const fs::path& file) {
+        const JsonDocument document = JsonDocument::read(file);
+        CHECK(document.root().integer("bos_token_id") == *tokenizer.bos_id());
+        CHECK(document.root().integer("eos_token_id") == *tokenizer.eos_id());
+    };
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    // of the run's own, by its older name
+    train_tiny(folder / "run", folder / "tokens.h5",
+               {"--checkpoint.enable", "--checkpoint.last_save_in_hf", "--model.vocab_size=260",
+                "--model.tokenizer_path=" + (folder / "tokenizer").string(), steps(1)});
+    convert_well(folder / "run", folder / "converted");
+    for (const fs::path& written : {folder / "run/checkpoint/hf-00000001", folder / "converted"}) {
+        check_ids(written / "config.json");
+        check_ids(written / "generation_config.json");
+        CHECK(Tokenizer(written).hash() == tokenizer.hash());
+    }
+    // of an imported model, given
+    convert_well(folder / "converted", folder / "weights.h5");
+    convert_well(folder / "weights.h5", folder / "back", {"--tokenizer", (folder / "tokenizer").string()});
+    CHECK(differing_files(folder / "converted", folder / "back") == none);
 }
 
 TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
@@ -143,6 +280,11 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     refuses(whole, target, {"--only", "model"}, "--only model: a Hugging Face folder holds nothing else");
     refuses(whole, target.string() + ".h5", {"--tokenizer", "x"},
             "--tokenizer: a checkpoint holds no tokenizer");
+    refuses(whole, target, {"--tokenizer", (folder / "no").string()}, "no: there is no tokenizer");
+    refuses(whole, target, {"--max_shard_size", "big"},
+            "--max_shard_size big: must be a size of at least one byte, such as 5GB, 500MB or 2GiB");
+    refuses(whole, target.string() + ".h5", {"--max_shard_size", "1GB"},
+            "--max_shard_size: a checkpoint is one file");
 
     const int64_t at = *hdf5::File::open(whole.string()).dataset("model/norm.weight").offset();
     std::string bytes = read_file(whole);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event files of real runs, read by the tests' own parser and, where a Python has it, by TensorBoard itself:
 // a run that was interrupted shows each step once.
+#include "program/python.hpp"
 #include "program/tiny_run.hpp"
 #include "support/event_file.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <sstream>
 
 using namespace coeus;
@@ -15,14 +15,6 @@ using namespace coeus::test;
 namespace {
 
 namespace fs = std::filesystem;
-
-// $COEUS_TENSORBOARD_PYTHON, or the virtual environment that doc/metrics.md makes; empty where there is none.
-std::string python_with_tensorboard() {
-    const char* given = std::getenv("COEUS_TENSORBOARD_PYTHON");
-    const fs::path python =
-        given ? fs::path(given) : fs::path(COEUS_PROGRAM).parent_path() / "venv-tensorboard/bin/python";
-    return fs::exists(python) ? python.string() : "";
-}
 
 using Shown = std::map<std::string, std::map<int64_t, float>>;
 
@@ -72,7 +64,7 @@ TEST_CASE("TensorBoard shows the metrics of a run that was interrupted, each ste
     for (const ValidationLine& line : lines.validations)
         CHECK(shown.at("validation_metrics/loss").at(line.step) == float(line.loss));
 
-    const std::string python = python_with_tensorboard();
+    const std::string python = python_with("tensorboard");
     if (python.empty())
         WARN(
             "TensorBoard's own reader was not tried: no Python with it (doc/metrics.md says how to make "

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face folders that Coeus writes, read by transformers where a Python has it: its logits are those of
+// the golden files, and those that Coeus computes from the same folder.
+#include "coeus/file/safetensors.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/pretrained.hpp"
+#include "program/python.hpp"
+#include "program/tiny_run.hpp"
+#include "support/model.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// golden/README.md: the largest absolute difference
+constexpr double in_float32 = 5e-5, in_float64 = 1e-10;
+
+constexpr const char* not_tried =
+    "transformers was not tried: no Python with it (doc/checkpoint.md says how to make one)";
+
+/// A folder that transformers is to read, with tokens [sequences, length].
+struct Question {
+    fs::path folder;
+    std::vector<int64_t> tokens;
+    int64_t sequences;
+};
+struct Answers {
+    std::vector<std::vector<double>> logits;
+    std::string printed;
+};
+
+Answers ask_transformers(const std::string& python, const std::vector<Question>& questions) {
+    const TemporaryFolder folder;
+    std::string command = python + " " COEUS_SOURCE_DIR "/tests/tools/transformers_logits.py";
+    for (size_t i = 0; i < questions.size(); ++i) {
+        const auto& [model, tokens, sequences] = questions[i];
+        std::vector<int64_t> copy = tokens;
+        write_safetensors(
+            folder / fmt::format("{} tokens", i),
+            {{"tokens", Tensor(copy.data(), Dtype::i64, {sequences, int64_t(tokens.size()) / sequences})}});
+        command += fmt::format(" '{0}' '{1}/{2} tokens' '{1}/{2} logits'", model.string(),
+                               folder.path().string(), i);
+    }
+    // no network, whatever the folder lacks
+    const Outcome run = run_shell("HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 " + command + " 2>'" +
+                                  (folder / "errors").string() + "'");
+    INFO(read_file(folder / "errors"));
+    REQUIRE(run.exit_code == 0);
+    Answers answers{.logits = {}, .printed = run.output};
+    for (size_t i = 0; i < questions.size(); ++i)
+        answers.logits.push_back(
+            Safetensors::open(folder / fmt::format("{} logits", i)).read_all<double>("logits"));
+    return answers;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+        if (const double difference = std::fabs(a[i] - b[i]); !(difference <= worst)) worst = difference;
+    return worst;
+}
+
+void convert_well(const fs::path& source, const fs::path& target, const Arguments& more = {}) {
+    const Outcome run = run_coeus(Arguments{"convert", source.string(), target.string()} + more);
+    INFO(run.output);
+    REQUIRE(run.exit_code == 0);
+}
+
+/// What Coeus computes in this type.
+std::vector<double> our_logits(const Question& question, Dtype dtype) {
+    const int64_t length = int64_t(question.tokens.size()) / question.sequences;
+    TestModel model(model_from_hub(question.folder.string()), {dtype, dtype}, {question.sequences, length});
+    Pretrained(question.folder).load(model.parameters());
+    model.parameters().refresh_compute(model.exec, cpu_kernels());
+    TestBatch batch(question.sequences, length, 1);
+    std::copy(question.tokens.begin(), question.tokens.end(), batch.tokens.begin());
+    const OwnedTensor logits = model.logits(batch);
+    return values(logits);
+}
+
+/// Mean cross entropy of each token's successor, [sequences, length] of them.
+double loss_of(const std::vector<double>& logits, const std::vector<int64_t>& labels) {
+    const size_t vocab = logits.size() / labels.size();
+    double sum = 0;
+    for (size_t t = 0; t < labels.size(); ++t) {
+        const double* row = logits.data() + t * vocab;
+        double exponentials = 0;
+        for (size_t v = 0; v < vocab; ++v) exponentials += std::exp(row[v]);
+        sum += std::log(exponentials) - row[size_t(labels[t])];
+    }
+    return sum / double(labels.size());
+}
+
+}  // namespace
+
+TEST_CASE("Coeus and transformers compute the golden logits from what convert writes") {
+    const TemporaryFolder folder;
+    std::vector<Question> questions;
+    std::vector<std::vector<double>> expected;
+    for (const std::string name :
+         {"llama2_mha", "llama3_gqa", "llama3_tied", "llama31_rope_scaled", "sharded_bf16", "sharded_f16"}) {
+        const fs::path model = golden("models/" + name);
+        if (model.empty()) return;
+        convert_well(model, folder / (name + ".h5"));
+        convert_well(folder / (name + ".h5"), folder / name,
+                     name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
+        const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
+        const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
+        const auto windows = batches.read_all<int64_t>("tokens");
+        Question& question = questions.emplace_back(Question{folder / name, {}, shape[1]});
+        for (int64_t row = 0; row < shape[1]; ++row)
+            question.tokens.insert(question.tokens.end(), windows.begin() + row * shape[2],
+                                   windows.begin() + (row + 1) * shape[2] - 1);
+        expected.push_back(
+            Safetensors::open((model / "logits.safetensors").string()).read_all<double>("logits"));
+    }
+    for (size_t i = 0; i < questions.size(); ++i) {
+        CAPTURE(questions[i].folder);
+        CHECK(largest_difference(our_logits(questions[i], Dtype::f64), expected[i]) <= in_float64);
+        CHECK(largest_difference(our_logits(questions[i], Dtype::f32), expected[i]) <= in_float32);
+    }
+    const std::string python = python_with("transformers");
+    if (python.empty()) {
+        WARN(not_tried);
+        return;
+    }
+    const Answers answers = ask_transformers(python, questions);
+    for (size_t i = 0; i < questions.size(); ++i) {
+        CAPTURE(questions[i].folder);
+        CHECK(largest_difference(answers.logits[i], expected[i]) <= in_float32);
+    }
+}
+
+TEST_CASE("transformers and Coeus compute the same logits from the folder of a run") {
+    const std::string python = python_with("transformers");
+    if (python.empty()) {
+        WARN(not_tried);
+        return;
+    }
+    const TemporaryFolder folder;
+    const std::vector<uint16_t> stream = learnable_tokens(80 * 17);
+    write_token_file(folder / "tokens.h5", {.tokens = stream, .documents = {0, 80 * 17}});
+    train_tiny(
+        folder / "run", folder / "tokens.h5",
+        {"--checkpoint.enable", "--checkpoint.last_save_in_hf", "--parallelism.tensor_parallel_degree=2",
+         "--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=4", steps(4)},
+        4);
+    Question question{folder / "run/checkpoint/hf-00000004", {}, 4};
+    std::vector<int64_t> labels;
+    for (size_t row = 0; row < 4; ++row)
+        for (size_t t = 0; t < 16; ++t) {
+            question.tokens.push_back(stream[row * 17 + t]);
+            labels.push_back(stream[row * 17 + t + 1]);
+        }
+    const Answers answers = ask_transformers(python, {question});
+    CHECK(answers.printed == "None None\n");
+    CHECK(largest_difference(answers.logits[0], our_logits(question, Dtype::f32)) <= in_float32);
+
+    const Outcome more =
+        train_tiny(folder / "more", folder / "tokens.h5",
+                   {"--model.flavor=hf", "--checkpoint.initial_load_in_hf", "--training.no_shuffle",
+                    "--model.hf_assets_path=" + question.folder.string(), steps(1)});
+    const std::vector<double> losses = read_metrics(folder / "more").losses();
+    REQUIRE(losses.size() == 1);
+    CHECK(relatively_close(losses[0], loss_of(answers.logits[0], labels), 1e-6));
+}
