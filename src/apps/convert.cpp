@@ -9,6 +9,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "coeus/device/memory.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/train/flags.hpp"
 #include "coeus/train/model_setup.hpp"
@@ -83,8 +84,7 @@ void to_hub(const Conversion& c, const ArraySource& source, const Communicator& 
     }
     const HubTokenizer tokenizer = ranks.rank() == 0 ? hub_tokenizer(c.tokenizer) : HubTokenizer();
     HubWriter writer(c.target, hub_config_of(c.source.model()), hub_entries(paths, shapes, c.source.model()),
-                     c.dtype.value_or(source.arrays.front().dtype), tokenizer, ranks,
-                     c.file_bytes);
+                     c.dtype.value_or(source.arrays.front().dtype), tokenizer, ranks, c.file_bytes);
     write_hub(writer, source, ranks, progress);
 }
 
@@ -148,9 +148,11 @@ int convert(const Arguments& arguments) {
         else
             write_checkpoint(target, record_of(conversion), arrays, conversion.dtype, world, progress);
     }
+    const int64_t memory = world.all_reduce(peak_resident_bytes(), Reduce::max);
     if (world.rank() == 0)
-        log::info("{}: {} arrays, {} read, in {:.2f} s", target, arrays.arrays.size(),
-                  bytes_text(double(arrays.bytes())), timer.seconds());
+        log::info("{}: {} arrays, {} read, in {:.2f} s, with {} of memory at most{}", target,
+                  arrays.arrays.size(), bytes_text(double(arrays.bytes())), timer.seconds(),
+                  bytes_text(double(memory)), world.size() > 1 ? " on each rank" : "");
     return 0;
 }
 

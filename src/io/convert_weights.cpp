@@ -21,6 +21,13 @@ int64_t ArraySource::bytes() const {
     return all;
 }
 
+namespace {
+
+// Pages of mapped files that a conversion keeps: else they would add up to the whole model.
+constexpr int64_t most_mapped = int64_t(64) << 20;
+
+}  // namespace
+
 ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
     struct Open {
         hdf5::File file;
@@ -64,11 +71,16 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
     ArraySource source;
     for (size_t i = 0; i < tensors.size(); ++i)
         source.arrays.push_back({paths[i], weights->entry(tensors[i].name).dtype, tensors[i].shape});
-    source.read = [weights, folder, tensors](size_t number, Tensor rows, int64_t first_row) {
+    source.read = [weights, folder, tensors, passed = int64_t(0)](size_t number, Tensor rows,
+                                                                  int64_t first_row) mutable {
         HubTensor part = tensors[number];
         part.local = rows;
         part.first_row = first_row;
         read_hub_tensor(folder, *weights, part);
+        passed += rows.bytes();
+        if (passed < most_mapped) return;
+        weights->release();
+        passed = 0;
     };
     return source;
 }

@@ -54,6 +54,9 @@ public:
 
     const std::string& path() const { return path_; }
     std::span<const std::byte> bytes() const { return bytes_; }
+    /// Gives the pages that were read back to the system, which keeps them as long as it has room. What is
+    /// read again is fetched again.
+    void release() const;
 
 private:
     std::string path_;

@@ -46,6 +46,11 @@ public:
         return out;
     }
 
+    /// Gives the memory of what was read back to the system: for those who pass through once.
+    void release() const {
+        for (const MappedFile& file : files_) file.release();
+    }
+
 private:
     void add_file(const std::string& path);
     void add_index(const std::string& path);
