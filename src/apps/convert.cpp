@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus convert SOURCE TARGET: a checkpoint to a Hugging Face folder, such a folder to a checkpoint, a
-// checkpoint to one of another type or without its optimizer. Under mpirun the ranks share the arrays.
+// checkpoint to one of another type or without its optimizer, torchtitan's checkpoint to either. Under mpirun
+// the ranks share the arrays.
 #include "convert.hpp"
 
 #include "coeus/base/log.hpp"
@@ -14,8 +15,10 @@
 #include "coeus/train/flags.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/pretrained.hpp"
+#include "coeus/train/titan_checkpoint.hpp"
 
 #include <filesystem>
+#include <utility>
 
 namespace coeus::apps {
 
@@ -26,13 +29,13 @@ namespace fs = std::filesystem;
 Flags convert_flags() {
     Flags flags(
         "convert", "SOURCE TARGET [--dtype TYPE]", "source and target",
-        "SOURCE: a checkpoint, a run's folder (its newest weights) or a Hugging Face folder. TARGET: a "
-        "checkpoint\n"
-        "(a name that ends with .h5) or the Hugging Face folder that is to be made. Arrays pass by a "
-        "few rows at a\n"
-        "time; under mpirun the ranks share them.");
+        "SOURCE: a checkpoint, a run's folder (its newest weights), a Hugging Face folder, or with --deck a\n"
+        "step's folder of torchtitan (PyTorch's distributed checkpoint). TARGET: a checkpoint (a name that\n"
+        "ends with .h5) or the Hugging Face folder that is to be made. Arrays pass by a few rows at a time;\n"
+        "under mpirun the ranks share them.");
     flags.add("dtype", "TYPE", "", "float32, bfloat16 or float16; default: as in SOURCE")
         .add("only", "model", "", "from checkpoint to checkpoint: leave the optimizer out")
+        .add("deck", "FILE.toml", "", "of torchtitan's run, whose checkpoints do not describe their model")
         .add("tokenizer", "PLACE", "", "folder or file: it goes into the folder; default: the run's own")
         .add("max_shard_size", "SIZE", "5GB", "of a folder's files of weights, as 500MB or 2GiB");
     return flags;
@@ -54,38 +57,67 @@ std::optional<Dtype> dtype_of(const Flags& flags) {
     throw ConfigError("--dtype {}: must be float32, bfloat16 or float16", name);
 }
 
-struct Conversion {
-    const Pretrained& source;
-    std::string target;
-    std::optional<Dtype> dtype;
-    bool to_hub, moments;
+/// What is to be converted, whatever it is.
+struct Source {
+    DecoderConfig model;
+    TrainRecord record;
+    ArraySource arrays;
     std::string tokenizer;
-    int64_t file_bytes;
 };
 
-ArraySource arrays_of(const Conversion& c) {
-    return c.source.is_hub() ? arrays_of_hub(c.source.path(), checkpoint_paths(c.source.model()),
-                                             hub_tensors(c.source.model()))
-                             : arrays_of_checkpoint(c.source.path(), c.moments);
+Source open_titan(const std::string& path, const Flags& flags, bool weights_only) {
+    if (!flags.given("deck"))
+        throw ConfigError(
+            "{} is PyTorch's distributed checkpoint, which does not describe its model: give the deck of its "
+            "run with --deck FILE.toml",
+            path);
+    const Config deck = parse_command_line({flags.text("deck"), "--dry_run"}).config;
+    TitanCheckpoint titan = read_titan_checkpoint(path, deck, weights_only);
+    return {.model = titan.model,
+            .record = std::move(titan.record),
+            .arrays = std::move(titan.arrays),
+            .tokenizer = deck.model.tokenizer()};
 }
 
-TrainRecord record_of(const Conversion& c) {
-    if (!c.source.is_hub()) return read_checkpoint_header(c.source.path()).train;
-    return {.version = version(), .model = describe_model(c.source.model())};
+// torchtitan's folder of steps holds none of Coeus's.
+void expect_step_of_titan(const fs::path& path) {
+    std::error_code status;
+    for (const auto& entry : fs::directory_iterator(path, status))
+        if (DcpFolder::is_at(entry.path().string()))
+            throw ConfigError("{} holds PyTorch's distributed checkpoints: name one of them, such as {}",
+                              path.string(), entry.path().string());
 }
 
-void to_hub(const Conversion& c, const ArraySource& source, const Communicator& ranks,
+Source open_source(const std::string& path, const Flags& flags, bool weights_only) {
+    if (DcpFolder::is_at(path)) return open_titan(path, flags, weights_only);
+    if (flags.given("deck")) throw ConfigError("--deck: {} describes its model itself; leave it out", path);
+    expect_step_of_titan(path);
+    const Pretrained known(path);
+    Source source{.model = known.model(), .record = {}, .arrays = {}, .tokenizer = known.tokenizer_folder()};
+    if (known.is_hub()) {
+        source.record = {.version = version(), .model = describe_model(known.model())};
+        source.arrays =
+            arrays_of_hub(known.path(), checkpoint_paths(known.model()), hub_tensors(known.model()));
+    } else {
+        source.record = read_checkpoint_header(known.path()).train;
+        source.arrays = arrays_of_checkpoint(known.path(), !weights_only);
+    }
+    return source;
+}
+
+void to_hub(const Source& source, const std::string& target, const Flags& flags, const Communicator& ranks,
             const ConversionProgress& progress) {
     std::vector<std::string> paths;
     std::vector<Shape> shapes;
-    for (const ArraySource::Array& array : source.arrays) {
+    for (const ArraySource::Array& array : source.arrays.arrays) {
         paths.push_back(array.path);
         shapes.push_back(array.shape);
     }
-    const HubTokenizer tokenizer = ranks.rank() == 0 ? hub_tokenizer(c.tokenizer) : HubTokenizer();
-    HubWriter writer(c.target, hub_config_of(c.source.model()), hub_entries(paths, shapes, c.source.model()),
-                     c.dtype.value_or(source.arrays.front().dtype), tokenizer, ranks, c.file_bytes);
-    write_hub(writer, source, ranks, progress);
+    const std::string& place = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer;
+    HubWriter writer(target, hub_config_of(source.model), hub_entries(paths, shapes, source.model),
+                     dtype_of(flags).value_or(source.arrays.arrays.front().dtype),
+                     ranks.rank() == 0 ? hub_tokenizer(place) : HubTokenizer(), ranks, file_bytes_of(flags));
+    write_hub(writer, source.arrays, ranks, progress);
 }
 
 void check(const Flags& flags, bool to_hub, bool from_hub) {
@@ -99,6 +131,8 @@ void check(const Flags& flags, bool to_hub, bool from_hub) {
         throw ConfigError("--tokenizer {}: there is no tokenizer", flags.text("tokenizer"));
     if (flags.given("max_shard_size") && !to_hub)
         throw ConfigError("--max_shard_size: a checkpoint is one file; leave it out");
+    dtype_of(flags);
+    file_bytes_of(flags);
     if (to_hub && from_hub)
         throw ConfigError(
             "SOURCE and TARGET are both Hugging Face folders; name a TARGET that ends with .h5");
@@ -118,40 +152,31 @@ int convert(const Arguments& arguments) {
     const MpiRuntime mpi(nullptr, nullptr);
     log::init({.rank = mpi.world_rank()});
     const Communicator world = Communicator::world("world");
-    const Pretrained source(flags.words()[0]);
-    const std::string& target = flags.words()[1];
+    const std::string &path = flags.words()[0], &target = flags.words()[1];
     const bool is_file = fs::path(target).extension() == ".h5";
-    check(flags, !is_file, source.is_hub());
+    check(flags, !is_file, is_hub_folder(path));
     std::error_code status;
     on_first_rank(world, [&] {
         if (fs::exists(target, status))
             throw ConfigError("{} is there already; name another target, or move it away", target);
     });
-    const Conversion conversion = {
-        .source = source,
-        .target = target,
-        .dtype = dtype_of(flags),
-        .to_hub = !is_file,
-        .moments = is_file && !flags.given("only"),
-        .tokenizer = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder(),
-        .file_bytes = file_bytes_of(flags)};
-    const ArraySource arrays = arrays_of(conversion);
+    const Source source = open_source(path, flags, !is_file || flags.given("only"));
     const Timer timer;
     {
         std::optional<Progress> bar;
-        if (world.rank() == 0) bar.emplace("converting", arrays.bytes() / world.size(), true);
+        if (world.rank() == 0) bar.emplace("converting", source.arrays.bytes() / world.size(), true);
         const auto progress = [&](int64_t bytes) {
             if (bar) bar->update(bytes);
         };
-        if (conversion.to_hub)
-            to_hub(conversion, arrays, world, progress);
+        if (is_file)
+            write_checkpoint(target, source.record, source.arrays, dtype_of(flags), world, progress);
         else
-            write_checkpoint(target, record_of(conversion), arrays, conversion.dtype, world, progress);
+            to_hub(source, target, flags, world, progress);
     }
     const int64_t memory = world.all_reduce(peak_resident_bytes(), Reduce::max);
     if (world.rank() == 0)
         log::info("{}: {} arrays, {} read, in {:.2f} s, with {} of memory at most{}", target,
-                  arrays.arrays.size(), bytes_text(double(arrays.bytes())), timer.seconds(),
+                  source.arrays.arrays.size(), bytes_text(double(source.arrays.bytes())), timer.seconds(),
                   bytes_text(double(memory)), world.size() > 1 ? " on each rank" : "");
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "coeus/file/safetensors.hpp"
 
 #include <memory>
+#include <utility>
 
 namespace coeus {
 
@@ -23,8 +24,19 @@ int64_t ArraySource::bytes() const {
 
 namespace {
 
-// Pages of mapped files that a conversion keeps: else they would add up to the whole model.
-constexpr int64_t most_mapped = int64_t(64) << 20;
+/// Says when to give back the pages of mapped files: else they would add up to the whole model.
+class PassingPages {
+public:
+    bool passed(int64_t bytes) {
+        since_ += bytes;
+        if (since_ < int64_t(64) << 20) return false;
+        since_ = 0;
+        return true;
+    }
+
+private:
+    int64_t since_ = 0;
+};
 
 }  // namespace
 
@@ -71,16 +83,29 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
     ArraySource source;
     for (size_t i = 0; i < tensors.size(); ++i)
         source.arrays.push_back({paths[i], weights->entry(tensors[i].name).dtype, tensors[i].shape});
-    source.read = [weights, folder, tensors, passed = int64_t(0)](size_t number, Tensor rows,
-                                                                  int64_t first_row) mutable {
+    source.read = [weights, folder, tensors, mapped = PassingPages()](size_t number, Tensor rows,
+                                                                      int64_t first_row) mutable {
         HubTensor part = tensors[number];
         part.local = rows;
         part.first_row = first_row;
         read_hub_tensor(folder, *weights, part);
-        passed += rows.bytes();
-        if (passed < most_mapped) return;
-        weights->release();
-        passed = 0;
+        if (mapped.passed(rows.bytes())) weights->release();
+    };
+    return source;
+}
+
+ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
+                          const std::vector<std::string>& names) {
+    const auto shared = std::make_shared<DcpFolder>(std::move(folder));
+    ArraySource source;
+    for (size_t i = 0; i < names.size(); ++i) {
+        const DcpFolder::Entry entry = shared->entry(names[i]);
+        source.arrays.push_back({paths[i], entry.dtype, entry.shape});
+    }
+    source.read = [shared, names, mapped = PassingPages()](size_t number, Tensor rows,
+                                                           int64_t first_row) mutable {
+        shared->read(names[number], rows, first_row);
+        if (mapped.passed(rows.bytes())) shared->release();
     };
     return source;
 }

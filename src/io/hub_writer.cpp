@@ -6,7 +6,9 @@
 #include "coeus/file/convert.hpp"
 #include "coeus/file/json.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 namespace coeus {
 
@@ -110,13 +112,19 @@ std::string HubWriter::part(const std::string& name) const {
     return (fs::path(folder_ + ".part") / name).string();
 }
 
-// In the order of the entries; a new file where the next tensor would make one too large.
+// In alphabetical order, whatever that of the entries; a new file where the next tensor would make one too
+// large.
 void HubWriter::divide(int64_t file_bytes) {
-    for (size_t i = 0; i < entries_.size(); ++i) {
+    places_.resize(entries_.size());
+    std::vector<size_t> order(entries_.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return entries_[a].name < entries_[b].name; });
+    for (const size_t i : order) {
         const int64_t bytes = entries_[i].shape.count() * size_of(dtype_);
         if (files_.empty() || (files_.back().bytes > 0 && files_.back().bytes + bytes > file_bytes))
             files_.emplace_back();
-        places_.push_back({files_.size() - 1, files_.back().bytes});
+        places_[i] = {files_.size() - 1, files_.back().bytes};
         files_.back().entries.push_back(i);
         files_.back().bytes += bytes;
         bytes_ += bytes;

@@ -105,8 +105,7 @@ TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it,
         CHECK_THAT(trained.output, Contains("Saved the model alone as " + written.string() + " (bfloat16)"));
         const fs::path converted = folder / fmt::format("converted {}", number++);
         convert_well(run, converted, {"--dtype", "bfloat16"});
-        CHECK(differing_tensors(written, converted) == none);
-        CHECK(read_file(written / "config.json") == read_file(converted / "config.json"));
+        CHECK(differing_files(written, converted) == none);
     }
     // a folder can be trained from
     const Outcome started =

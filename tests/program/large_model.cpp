@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t memory_of_a_rank = int64_t(320) << 20;
+constexpr int64_t memory_of_a_rank = int64_t(256) << 20;
 constexpr int64_t file_bytes = 1'000'000'000;
 
 const DecoderConfig million = {.family = "llama3",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/io/dcp.hpp"
 #include "coeus/io/hub_writer.hpp"
 
 namespace coeus {
@@ -29,6 +30,10 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments);
 /// Of a Hugging Face folder: `paths` and `tensors` (without memory) side by side.
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
                           const std::vector<HubTensor>& tensors);
+
+/// Of a folder of PyTorch's: `paths` and `names` of tensors in it side by side.
+ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,
+                          const std::vector<std::string>& names);
 
 /// Bytes that this rank has converted so far.
 using ConversionProgress = std::function<void(int64_t bytes)>;
