@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders of PyTorch's distributed checkpoints, made by hand: parts of any division are put together, and
+// what contradicts itself is refused in words.
+#include "coeus/io/dcp.hpp"
+
+#include "coeus/device/memory.hpp"
+#include "support/pickle_writer.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <functional>
+
+using namespace coeus;
+using namespace coeus::test;
+using namespace coeus::test::pickled;
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::string classes = "torch.distributed.checkpoint.metadata";
+
+Code numbers(const std::vector<int64_t>& values) {
+    std::vector<Code> all;
+    for (const int64_t value : values) all.push_back(integer(value));
+    return tuple(all);
+}
+Code size(const std::vector<int64_t>& extents) {
+    return call(global("torch", "Size"), tuple({numbers(extents)}));
+}
+Code instance_of(const std::string& name, const std::vector<std::pair<Code, Code>>& fields) {
+    return instance(global(classes, name), dict(fields));
+}
+
+/// A part of a tensor as .metadata has it, and as its stream has it.
+struct Part {
+    std::vector<int64_t> offsets, sizes;
+    std::string file = "__0_0.distcp";
+    std::vector<int64_t> strides = {};  ///< empty: rows behind each other
+    std::string storage = "FloatStorage";
+    std::vector<int64_t> stored_sizes = {};  ///< empty: those of .metadata
+};
+struct Made {
+    std::string name = "w";
+    std::string dtype = "float32";
+    std::vector<int64_t> shape;
+    std::vector<Part> parts;
+};
+
+double value(const std::vector<int64_t>& shape, int64_t row, int64_t col) {
+    return double(row * (shape.size() > 1 ? shape[1] : 1) + col) + 0.5;
+}
+
+/// The stream of a part, float32, filled with value().
+std::string stream(const Made& tensor, const Part& part) {
+    const bool matrix = part.sizes.size() > 1;
+    const std::vector<int64_t> strides = !part.strides.empty() ? part.strides
+                                         : matrix              ? std::vector<int64_t>{part.sizes[1], 1}
+                                                               : std::vector<int64_t>(part.sizes.size(), 1);
+    const std::vector<int64_t>& sizes = part.stored_sizes.empty() ? part.sizes : part.stored_sizes;
+    const int64_t rows = part.sizes.empty() ? 1 : part.sizes[0], cols = matrix ? part.sizes[1] : 1;
+    std::vector<float> elements(size_t(rows * cols));
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < cols; ++c)
+            elements[size_t((strides.empty() ? 0 : r * strides[0]) + (matrix ? c * strides[1] : 0))] =
+                float(value(tensor.shape, (part.offsets.empty() ? 0 : part.offsets[0]) + r,
+                            (matrix ? part.offsets[1] : 0) + c));
+    const Code storage = persistent(tuple(
+        {text("storage"), global("torch", part.storage), text("0"), text("cpu"), integer(rows * cols)}));
+    return stored_zip(
+        {{"archive/data.pkl",
+          pickle(call(global("torch._utils", "_rebuild_tensor_v2"),
+                      tuple({storage, integer(0), numbers(sizes), numbers(strides), boolean(false)})))},
+         {"archive/byteorder", "little"},
+         {"archive/data/0",
+          {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(float)}}});
+}
+
+/// Writes the folder; `change` sees .metadata before it is written.
+void write(const TemporaryFolder& folder, const std::vector<Made>& tensors,
+           const std::function<void(std::string&)>& change = {}) {
+    std::vector<std::pair<Code, Code>> entries, places;
+    std::map<std::string, std::string> files;
+    for (const Made& tensor : tensors) {
+        std::vector<Code> chunks;
+        for (const Part& part : tensor.parts) {
+            chunks.push_back(instance_of("ChunkStorageMetadata", {{text("offsets"), size(part.offsets)},
+                                                                  {text("sizes"), size(part.sizes)}}));
+            const std::string bytes = stream(tensor, part);
+            std::string& file = files[part.file];
+            places.emplace_back(instance_of("MetadataIndex", {{text("fqn"), text(tensor.name)},
+                                                              {text("offset"), size(part.offsets)}}),
+                                instance(global("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+                                         dict({{text("relative_path"), text(part.file)},
+                                               {text("offset"), integer(int64_t(file.size()))},
+                                               {text("length"), integer(int64_t(bytes.size()))}})));
+            file += bytes;
+        }
+        const Code properties = instance(global(classes, "TensorProperties"),
+                                         tuple({global("torch", tensor.dtype), boolean(false)}));
+        entries.emplace_back(text(tensor.name),
+                             instance_of("TensorStorageMetadata", {{text("properties"), properties},
+                                                                   {text("size"), size(tensor.shape)},
+                                                                   {text("chunks"), list(chunks)}}));
+    }
+    std::string metadata = pickle(instance_of(
+        "Metadata", {{text("state_dict_metadata"), dict(entries)}, {text("storage_data"), dict(places)}}));
+    if (change) change(metadata);
+    write_file(folder / ".metadata", metadata);
+    for (const auto& [name, bytes] : files)
+        if (name.find('/') == std::string::npos) write_file(folder / name, bytes);
+}
+
+int64_t wrong_elements(const DcpFolder& folder, const Made& tensor) {
+    const Shape shape = folder.entry(tensor.name).shape;
+    int64_t wrong = 0;
+    for (const int64_t step : {int64_t(1), int64_t(3), shape.rows()})  // rows at a time
+        for (int64_t first = 0; first < shape.rows(); first += step) {
+            const int64_t rows = std::min(step, shape.rows() - first);
+            const OwnedTensor out(Dtype::f32, {rows, shape.cols()});
+            folder.read(tensor.name, out, first);
+            for (int64_t i = 0; i < rows * shape.cols(); ++i)
+                wrong +=
+                    !(element(out, i) == value(tensor.shape, first + i / shape.cols(), i % shape.cols()));
+        }
+    return wrong;
+}
+
+std::string refusal(const std::vector<Made>& tensors, const std::function<void(std::string&)>& change = {}) {
+    const TemporaryFolder folder;
+    write(folder, tensors, change);
+    try {
+        const DcpFolder read(folder.path().string());
+        for (const Made& tensor : tensors) wrong_elements(read, tensor);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "read without complaint";
+}
+
+}  // namespace
+
+TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
+    const std::vector<Made> tensors = {
+        {.name = "whole", .shape = {7, 5}, .parts = {{{0, 0}, {7, 5}}}},
+        {.name = "rows",
+         .shape = {7, 5},
+         .parts = {{{5, 0}, {2, 5}, "__2_0.distcp"}, {{0, 0}, {3, 5}}, {{3, 0}, {2, 5}, "__1_0.distcp"}}},
+        {.name = "columns", .shape = {7, 5}, .parts = {{{0, 0}, {7, 3}}, {{0, 3}, {7, 2}, "__1_0.distcp"}}},
+        {.name = "both",
+         .shape = {7, 5},
+         .parts = {{{0, 0}, {4, 3}}, {{0, 3}, {4, 2}}, {{4, 0}, {3, 3}}, {{4, 3}, {3, 2}}}},
+        // one long part beside two short ones
+        {.name = "uneven", .shape = {7, 5}, .parts = {{{0, 0}, {7, 2}}, {{0, 2}, {1, 3}}, {{1, 2}, {6, 3}}}},
+        {.name = "transposed",
+         .shape = {7, 5},
+         .parts = {{{0, 0}, {3, 5}, "__0_0.distcp", {1, 3}}, {{3, 0}, {4, 5}, "__0_0.distcp", {1, 4}}}},
+        {.name = "vector", .shape = {7}, .parts = {{{0}, {4}}, {{4}, {3}, "__1_0.distcp"}}},
+        // a rank with no rows
+        {.name = "empty part", .shape = {2}, .parts = {{{0}, {2}}, {{2}, {0}}}},
+    };
+    const TemporaryFolder folder;
+    write(folder, tensors);
+    CHECK(DcpFolder::is_at(folder.path().string()));
+    CHECK_FALSE(DcpFolder::is_at((folder / ".metadata").string()));
+    const DcpFolder read(folder.path().string());
+    CHECK(read.names().size() == tensors.size());
+    for (const Made& tensor : tensors) {
+        CAPTURE(tensor.name);
+        CHECK(read.entry(tensor.name).dtype == Dtype::f32);
+        CHECK(wrong_elements(read, tensor) == 0);
+    }
+    read.release();
+    CHECK(wrong_elements(read, tensors[3]) == 0);
+    CHECK_FALSE(read.has("w"));
+    CHECK_THROWS_WITH(read.entry("hole"),
+                      Contains("has no tensor 'hole'; the nearest name there is 'whole'"));
+}
+
+TEST_CASE("dcp: numbers", "[dcp]") {
+    const TemporaryFolder folder;
+    write(folder, {{.name = "step", .shape = {}, .parts = {{{}, {}}}},
+                   {.name = "many", .shape = {3}, .parts = {{{0}, {3}}}}});
+    const DcpFolder read(folder.path().string());
+    CHECK(read.integer("step") == 0);  // of 0.5
+    CHECK_FALSE(read.integer("absent"));
+    CHECK_THROWS_WITH(read.integer("many"), Contains("'many' of shape [3] is no number"));
+    const OwnedTensor one(Dtype::f32, {1});
+    CHECK_THROWS_WITH(read.read("step", one, 0), Contains("only vectors and matrices are read"));
+}
+
+TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
+    const auto with = [](const std::vector<Part>& parts) {
+        return refusal({{.shape = {4, 4}, .parts = parts}});
+    };
+    CHECK_THAT(with({{{0, 0}, {4, 4}}}), Contains("read without complaint"));
+    CHECK_THAT(with({}), Contains("the parts of tensor 'w' have 0 of its 16 elements"));
+    CHECK_THAT(with({{{0, 0}, {3, 4}}}), Contains("have 12 of its 16 elements"));
+    CHECK_THAT(with({{{0, 0}, {2, 4}}, {{3, 0}, {1, 4}}}), Contains("have 12 of its 16 elements"));
+    CHECK_THAT(with({{{0, 0}, {3, 4}}, {{2, 0}, {2, 4}}}),
+               Contains("part of shape [2, 4] at [2, 0], which overlaps"));
+    // as many elements as there should be
+    CHECK_THAT(with({{{0, 0}, {2, 4}}, {{1, 0}, {2, 4}}}), Contains("overlaps another part"));
+    CHECK_THAT(with({{{0, 0}, {4, 2}}, {{0, 2}, {1, 2}}, {{1, 2}, {1, 2}}, {{2, 1}, {2, 2}}}),
+               Contains("overlaps another part"));
+    CHECK_THAT(with({{{0, 0}, {5, 4}}}), Contains("goes beyond it"));
+    CHECK_THAT(with({{{2, 0}, {4, 4}}}), Contains("goes beyond it"));
+    CHECK_THAT(with({{{0}, {16}}}), Contains("has another number of extents"));
+    CHECK_THAT(with({{{-1, 0}, {4, 4}}}), Contains("a number is missing, or negative"));
+    CHECK_THAT(refusal({{.shape = {1, 1, 1, 1, 1}, .parts = {}}}), Contains("more than four extents"));
+}
+
+TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
+    const auto with = [](const Part& part) { return refusal({{.shape = {4, 4}, .parts = {part}}}); };
+    const Part good = {{0, 0}, {4, 4}};
+    Part part = good;
+    part.storage = "BFloat16Storage";
+    CHECK_THAT(with(part), Contains("a storage of another type than torch.float32"));
+    part = good;
+    part.stored_sizes = {2, 8};
+    CHECK_THAT(with(part), Contains("a part of another shape"));
+    for (const std::string name : {"../x.distcp", "/etc/passwd", "..", ""}) {
+        part = good;
+        part.file = name;
+        CHECK_THAT(with(part), Contains("is no name of a file beside it"));
+    }
+    CHECK_THAT(refusal({{.dtype = "int8", .shape = {4, 4}, .parts = {good}}}),
+               Contains("tensor 'w' holds torch.int8, which is not known"));
+    CHECK_THAT(refusal({{.dtype = "complex64", .shape = {4, 4}, .parts = {good}}}),
+               Contains("it names torch.complex64, which such a file has no use for"));
+    // a field that asks for more than the file has
+    const auto replaced = [](const Code& from, const Code& to) {
+        return [=](std::string& metadata) {
+            const size_t at = metadata.find(from);
+            REQUIRE(at != std::string::npos);
+            metadata.replace(at, from.size(), to);
+        };
+    };
+    const std::vector<Made> tensors = {{.shape = {4, 4}, .parts = {good}}};
+    CHECK_THAT(refusal(tensors, replaced(text("offset") + integer(0), text("offset") + integer(100))),
+               Contains("is truncated: a part ends at byte"));
+    CHECK_THAT(refusal(tensors, replaced(text("offset") + integer(0), text("offset") + integer(INT64_MAX))),
+               Contains("is truncated: a part ends at byte"));
+    CHECK_THAT(refusal(tensors, replaced(text("sizes") + size({4, 4}),
+                                         text("sizes") + size({int64_t(1) << 40, int64_t(1) << 40}))),
+               Contains("a shape is larger than anything"));
+    CHECK_THAT(refusal(tensors, replaced(text("storage_data"), text("storage_dots"))),
+               Contains("not as PyTorch writes it: there is no storage_data"));
+    CHECK_THAT(refusal(tensors, replaced(text("fqn") + text("w"), text("fqn") + text("v"))),
+               Contains("no file holds the part of 'w' at [0, 0]"));
+    CHECK_THAT(refusal(tensors, replaced(text("length"), text("transform_descriptors") +
+                                                             list({text("zstd")}) + text("length"))),
+               Contains("'w' is compressed, which is not read here"));
+}
