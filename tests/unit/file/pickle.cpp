@@ -104,6 +104,7 @@ TEST_CASE("pickle: names that are not listed are refused, however they are writt
     // parts of listed names
     for (const auto& [module, name] : {std::pair{"torch", "Siz"},
                                        {"torc", "hSize"},
+                                       {"torc", ".Size"},
                                        {"torch", "Size.x"},
                                        {"", "torch.Size"},
                                        {"torch.Size", ""},

@@ -39,6 +39,7 @@ struct Part {
     std::vector<int64_t> strides = {};  ///< empty: rows behind each other
     std::string storage = "FloatStorage";
     std::vector<int64_t> stored_sizes = {};  ///< empty: those of .metadata
+    size_t missing_bytes = 0;                ///< of the elements
 };
 struct Made {
     std::string name = "w";
@@ -73,7 +74,8 @@ std::string stream(const Made& tensor, const Part& part) {
                       tuple({storage, integer(0), numbers(sizes), numbers(strides), boolean(false)})))},
          {"archive/byteorder", "little"},
          {"archive/data/0",
-          {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(float)}}});
+          {reinterpret_cast<const char*>(elements.data()),
+           elements.size() * sizeof(float) - part.missing_bytes}}});
 }
 
 /// Writes the folder; `change` sees .metadata before it is written.
@@ -219,6 +221,9 @@ TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
     part = good;
     part.stored_sizes = {2, 8};
     CHECK_THAT(with(part), Contains("a part of another shape"));
+    part = good;
+    part.missing_bytes = 4;
+    CHECK_THAT(with(part), Contains("a storage that is shorter than its tensor"));
     for (const std::string name : {"../x.distcp", "/etc/passwd", "..", ""}) {
         part = good;
         part.file = name;
