@@ -55,7 +55,7 @@ std::vector<Parameter> parameters_of(const DecoderConfig& model) {
 
 // State of a run that is no weight.
 bool is_beside_model(const std::string& name) {
-    for (const char* group : {"optimizer.", "lr_scheduler.", "dataloader.", "train_state."})
+    for (const char* group : {"optimizer", "lr_scheduler", "dataloader", "train_state"})
         if (name.starts_with(group)) return true;
     return name.ends_with("freqs_cis");  // a constant
 }
@@ -106,20 +106,20 @@ TrainRecord record_of(const DcpFolder& folder, const Config& deck, const Decoder
 
 }  // namespace
 
-TitanCheckpoint read_titan_checkpoint(const std::string& path, const Config& deck, bool weights_only) {
-    DcpFolder folder(path);
-    const TitanNames names(folder);
+TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& deck, bool weights_only) {
+    DcpFolder stored(folder);
+    const TitanNames names(stored);
     TitanCheckpoint checkpoint{.model = model_from_deck(deck), .record = {}, .arrays = {}};
     const std::vector<Parameter> parameters = parameters_of(checkpoint.model);
-    check_weights(path, folder, names, parameters, checkpoint.model.tied);
+    check_weights(folder, stored, names, parameters, checkpoint.model.tied);
     checkpoint.full = !weights_only && std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
-        return folder.has(names.moment(p.name, "exp_avg"));
+        return stored.has(names.moment(p.name, "exp_avg"));
     });
     std::vector<std::string> paths, theirs;
     const auto add = [&](const std::string& ours, const std::string& name, const Shape& shape) {
-        if (folder.entry(name).shape != shape)
-            throw ConfigError("{}: {} is {}, not {} as its parameter", path, name,
-                              folder.entry(name).shape.text(), shape.text());
+        if (stored.entry(name).shape != shape)
+            throw ConfigError("{}: {} is {}, not {} as its parameter", folder, name,
+                              stored.entry(name).shape.text(), shape.text());
         paths.push_back(ours);
         theirs.push_back(name);
     };
@@ -128,8 +128,8 @@ TitanCheckpoint read_titan_checkpoint(const std::string& path, const Config& dec
         for (const char* moment : {"exp_avg", "exp_avg_sq"})
             for (const auto& [name, shape] : parameters)
                 add(fmt::format("optimizer/{}/{}", moment, name), names.moment(name, moment), shape);
-    checkpoint.record = record_of(folder, deck, checkpoint.model, checkpoint.full);
-    checkpoint.arrays = arrays_of_dcp(std::move(folder), paths, theirs);
+    checkpoint.record = record_of(stored, deck, checkpoint.model, checkpoint.full);
+    checkpoint.arrays = arrays_of_dcp(std::move(stored), paths, theirs);
     return checkpoint;
 }
 

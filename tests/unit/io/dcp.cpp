@@ -4,6 +4,7 @@
 #include "coeus/io/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/dcp_writer.hpp"
 #include "support/pickle_writer.hpp"
 #include "support/support.hpp"
 
@@ -18,102 +19,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string classes = "torch.distributed.checkpoint.metadata";
-
-Code numbers(const std::vector<int64_t>& values) {
-    std::vector<Code> all;
-    for (const int64_t value : values) all.push_back(integer(value));
-    return tuple(all);
-}
-Code size(const std::vector<int64_t>& extents) {
-    return call(global("torch", "Size"), tuple({numbers(extents)}));
-}
-Code instance_of(const std::string& name, const std::vector<std::pair<Code, Code>>& fields) {
-    return instance(global(classes, name), dict(fields));
-}
-
-/// A part of a tensor as .metadata has it, and as its stream has it.
-struct Part {
-    std::vector<int64_t> offsets, sizes;
-    std::string file = "__0_0.distcp";
-    std::vector<int64_t> strides = {};  ///< empty: rows behind each other
-    std::string storage = "FloatStorage";
-    std::vector<int64_t> stored_sizes = {};  ///< empty: those of .metadata
-    size_t missing_bytes = 0;                ///< of the elements
-};
-struct Made {
-    std::string name = "w";
-    std::string dtype = "float32";
-    std::vector<int64_t> shape;
-    std::vector<Part> parts;
-};
-
-double value(const std::vector<int64_t>& shape, int64_t row, int64_t col) {
-    return double(row * (shape.size() > 1 ? shape[1] : 1) + col) + 0.5;
-}
-
-/// The stream of a part, float32, filled with value().
-std::string stream(const Made& tensor, const Part& part) {
-    const bool matrix = part.sizes.size() > 1;
-    const std::vector<int64_t> strides = !part.strides.empty() ? part.strides
-                                         : matrix              ? std::vector<int64_t>{part.sizes[1], 1}
-                                                               : std::vector<int64_t>(part.sizes.size(), 1);
-    const std::vector<int64_t>& sizes = part.stored_sizes.empty() ? part.sizes : part.stored_sizes;
-    const int64_t rows = part.sizes.empty() ? 1 : part.sizes[0], cols = matrix ? part.sizes[1] : 1;
-    std::vector<float> elements(size_t(rows * cols));
-    for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < cols; ++c)
-            elements[size_t((strides.empty() ? 0 : r * strides[0]) + (matrix ? c * strides[1] : 0))] =
-                float(value(tensor.shape, (part.offsets.empty() ? 0 : part.offsets[0]) + r,
-                            (matrix ? part.offsets[1] : 0) + c));
-    const Code storage = persistent(tuple(
-        {text("storage"), global("torch", part.storage), text("0"), text("cpu"), integer(rows * cols)}));
-    return stored_zip(
-        {{"archive/data.pkl",
-          pickle(call(global("torch._utils", "_rebuild_tensor_v2"),
-                      tuple({storage, integer(0), numbers(sizes), numbers(strides), boolean(false)})))},
-         {"archive/byteorder", "little"},
-         {"archive/data/0",
-          {reinterpret_cast<const char*>(elements.data()),
-           elements.size() * sizeof(float) - part.missing_bytes}}});
-}
-
-/// Writes the folder; `change` sees .metadata before it is written.
-void write(const TemporaryFolder& folder, const std::vector<Made>& tensors,
-           const std::function<void(std::string&)>& change = {}) {
-    std::vector<std::pair<Code, Code>> entries, places;
-    std::map<std::string, std::string> files;
-    for (const Made& tensor : tensors) {
-        std::vector<Code> chunks;
-        for (const Part& part : tensor.parts) {
-            chunks.push_back(instance_of("ChunkStorageMetadata", {{text("offsets"), size(part.offsets)},
-                                                                  {text("sizes"), size(part.sizes)}}));
-            const std::string bytes = stream(tensor, part);
-            std::string& file = files[part.file];
-            places.emplace_back(instance_of("MetadataIndex", {{text("fqn"), text(tensor.name)},
-                                                              {text("offset"), size(part.offsets)}}),
-                                instance(global("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-                                         dict({{text("relative_path"), text(part.file)},
-                                               {text("offset"), integer(int64_t(file.size()))},
-                                               {text("length"), integer(int64_t(bytes.size()))}})));
-            file += bytes;
-        }
-        const Code properties = instance(global(classes, "TensorProperties"),
-                                         tuple({global("torch", tensor.dtype), boolean(false)}));
-        entries.emplace_back(text(tensor.name),
-                             instance_of("TensorStorageMetadata", {{text("properties"), properties},
-                                                                   {text("size"), size(tensor.shape)},
-                                                                   {text("chunks"), list(chunks)}}));
-    }
-    std::string metadata = pickle(instance_of(
-        "Metadata", {{text("state_dict_metadata"), dict(entries)}, {text("storage_data"), dict(places)}}));
-    if (change) change(metadata);
-    write_file(folder / ".metadata", metadata);
-    for (const auto& [name, bytes] : files)
-        if (name.find('/') == std::string::npos) write_file(folder / name, bytes);
-}
-
-int64_t wrong_elements(const DcpFolder& folder, const Made& tensor) {
+int64_t wrong_elements(const DcpFolder& folder, const DcpMade& tensor) {
     const Shape shape = folder.entry(tensor.name).shape;
     int64_t wrong = 0;
     for (const int64_t step : {int64_t(1), int64_t(3), shape.rows()})  // rows at a time
@@ -123,17 +29,18 @@ int64_t wrong_elements(const DcpFolder& folder, const Made& tensor) {
             folder.read(tensor.name, out, first);
             for (int64_t i = 0; i < rows * shape.cols(); ++i)
                 wrong +=
-                    !(element(out, i) == value(tensor.shape, first + i / shape.cols(), i % shape.cols()));
+                    !(element(out, i) == dcp_value(tensor.shape, first + i / shape.cols(), i % shape.cols()));
         }
     return wrong;
 }
 
-std::string refusal(const std::vector<Made>& tensors, const std::function<void(std::string&)>& change = {}) {
+std::string refusal(const std::vector<DcpMade>& tensors,
+                    const std::function<void(std::string&)>& change = {}) {
     const TemporaryFolder folder;
-    write(folder, tensors, change);
+    write_dcp(folder.path(), tensors, change);
     try {
         const DcpFolder read(folder.path().string());
-        for (const Made& tensor : tensors) wrong_elements(read, tensor);
+        for (const DcpMade& tensor : tensors) wrong_elements(read, tensor);
     } catch (const ConfigError& error) {
         return error.what();
     }
@@ -143,7 +50,7 @@ std::string refusal(const std::vector<Made>& tensors, const std::function<void(s
 }  // namespace
 
 TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
-    const std::vector<Made> tensors = {
+    const std::vector<DcpMade> tensors = {
         {.name = "whole", .shape = {7, 5}, .parts = {{{0, 0}, {7, 5}}}},
         {.name = "rows",
          .shape = {7, 5},
@@ -162,12 +69,12 @@ TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
         {.name = "empty part", .shape = {2}, .parts = {{{0}, {2}}, {{2}, {0}}}},
     };
     const TemporaryFolder folder;
-    write(folder, tensors);
+    write_dcp(folder.path(), tensors);
     CHECK(DcpFolder::is_at(folder.path().string()));
     CHECK_FALSE(DcpFolder::is_at((folder / ".metadata").string()));
     const DcpFolder read(folder.path().string());
     CHECK(read.names().size() == tensors.size());
-    for (const Made& tensor : tensors) {
+    for (const DcpMade& tensor : tensors) {
         CAPTURE(tensor.name);
         CHECK(read.entry(tensor.name).dtype == Dtype::f32);
         CHECK(wrong_elements(read, tensor) == 0);
@@ -181,8 +88,8 @@ TEST_CASE("dcp: parts of any division are put together", "[dcp]") {
 
 TEST_CASE("dcp: numbers", "[dcp]") {
     const TemporaryFolder folder;
-    write(folder, {{.name = "step", .shape = {}, .parts = {{{}, {}}}},
-                   {.name = "many", .shape = {3}, .parts = {{{0}, {3}}}}});
+    write_dcp(folder.path(), {{.name = "step", .shape = {}, .parts = {{{}, {}}}},
+                              {.name = "many", .shape = {3}, .parts = {{{0}, {3}}}}});
     const DcpFolder read(folder.path().string());
     CHECK(read.integer("step") == 0);  // of 0.5
     CHECK_FALSE(read.integer("absent"));
@@ -192,7 +99,7 @@ TEST_CASE("dcp: numbers", "[dcp]") {
 }
 
 TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
-    const auto with = [](const std::vector<Part>& parts) {
+    const auto with = [](const std::vector<DcpPart>& parts) {
         return refusal({{.shape = {4, 4}, .parts = parts}});
     };
     CHECK_THAT(with({{{0, 0}, {4, 4}}}), Contains("read without complaint"));
@@ -213,9 +120,9 @@ TEST_CASE("dcp: parts that are not the tensor are refused", "[dcp]") {
 }
 
 TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
-    const auto with = [](const Part& part) { return refusal({{.shape = {4, 4}, .parts = {part}}}); };
-    const Part good = {{0, 0}, {4, 4}};
-    Part part = good;
+    const auto with = [](const DcpPart& part) { return refusal({{.shape = {4, 4}, .parts = {part}}}); };
+    const DcpPart good = {{0, 0}, {4, 4}};
+    DcpPart part = good;
     part.storage = "BFloat16Storage";
     CHECK_THAT(with(part), Contains("a storage of another type than torch.float32"));
     part = good;
@@ -241,13 +148,13 @@ TEST_CASE("dcp: streams that are not the part are refused", "[dcp]") {
             metadata.replace(at, from.size(), to);
         };
     };
-    const std::vector<Made> tensors = {{.shape = {4, 4}, .parts = {good}}};
+    const std::vector<DcpMade> tensors = {{.shape = {4, 4}, .parts = {good}}};
     CHECK_THAT(refusal(tensors, replaced(text("offset") + integer(0), text("offset") + integer(100))),
                Contains("is truncated: a part ends at byte"));
     CHECK_THAT(refusal(tensors, replaced(text("offset") + integer(0), text("offset") + integer(INT64_MAX))),
                Contains("is truncated: a part ends at byte"));
-    CHECK_THAT(refusal(tensors, replaced(text("sizes") + size({4, 4}),
-                                         text("sizes") + size({int64_t(1) << 40, int64_t(1) << 40}))),
+    CHECK_THAT(refusal(tensors, replaced(text("sizes") + dcp_size({4, 4}),
+                                         text("sizes") + dcp_size({int64_t(1) << 40, int64_t(1) << 40}))),
                Contains("a shape is larger than anything"));
     CHECK_THAT(refusal(tensors, replaced(text("storage_data"), text("storage_dots"))),
                Contains("not as PyTorch writes it: there is no storage_data"));
