@@ -320,8 +320,8 @@ DcpFolder::Payload DcpFolder::payload(const std::string& name, const Part& part,
     const std::string what = fmt::format("{} (tensor '{}')", file.path(), name);
     const auto all = int64_t(file.bytes().size());
     if (part.position > all || part.bytes > all - part.position)
-        throw ConfigError("{} is truncated: a part ends at byte {}, the file at {}", what,
-                          with_commas(part.position + part.bytes), with_commas(all));
+        throw ConfigError("{} is truncated: a part of {} bytes begins at byte {}, the file ends at {}", what,
+                          with_commas(part.bytes), with_commas(part.position), with_commas(all));
     const auto members =
         members_of_stored_zip(file.bytes().subspan(size_t(part.position), size_t(part.bytes)), what);
     const auto member = [&](std::string_view suffix) {
