@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading. Every rank reads its own rows; the checksums of what all have read together are compared with
+// Loading. Every rank reads its own elements; the checksums of what all have read together are compared with
 // those of the file, so each byte is checked once.
-#include "checkpoint_format.hpp"
+#include "checkpoint_reader.hpp"
+
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
-#include "coeus/file/convert.hpp"
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 namespace coeus {
 
@@ -17,101 +16,16 @@ using namespace checkpoint_format;
 
 namespace {
 
-/// "layers.0.attention.wq.weight" of "model/layers.0.attention.wq.weight".
-std::string parameter_of(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
-}
-
-/// Throws where the file does not hold exactly the weights that are asked for, and all other arrays asked
-/// for.
-void check_model(const std::string& path, const CheckpointHeader& header,
-                 const std::vector<CheckpointTensor>& tensors) {
-    std::map<std::string, const CheckpointHeader::Array*> there;
-    for (const auto& array : header.arrays) there[array.path] = &array;
-    for (const CheckpointTensor& tensor : tensors) {
-        const std::string name = parameter_of(tensor.path);
-        const auto found = there.find(tensor.path);
-        if (found == there.end() && !header.full && tensor.path.starts_with("optimizer/"))
-            throw ConfigError(
-                "{} holds weights alone, without the optimizer's state: it can be a start "
-                "(checkpoint.initial_load_path), not be resumed",
-                path);
-        if (found == there.end())
-            throw ConfigError("{} is of another model: it has no {}, which this model has", path,
-                              tensor.path);
-        const auto& array = *found->second;
-        if (array.shape != tensor.shape)
-            throw ConfigError("{} is of another model: {} is {} in the file, {} in this model", path, name,
-                              array.shape.text(), tensor.shape.text());
-        const auto stored = tensor_type(array.type);
-        if (!stored || (tensor.local && !can_convert(tensor.local.dtype, *stored)))
-            throw ConfigError("{}: {} holds {}, where a floating type is expected", path, tensor.path,
-                              hdf5::name_of(array.type));
-        there.erase(found);
-    }
-    for (const auto& [name, array] : there)
-        if (name.starts_with("model/"))
-            throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
-                              parameter_of(name));
-}
-
-/// Reads this rank's rows of one array; adds the sums of its share.
-void read_part(const hdf5::Dataset& array, const CheckpointTensor& tensor, Rows share, BlockSums& sums) {
-    if (!tensor.local) return;
-    const Dtype stored = *tensor_type(array.type());
-    const int64_t bytes = size_of(stored), cols = tensor.local.cols(), file_cols = tensor.shape.cols();
-    const int64_t step = rows_at_a_time(file_cols * bytes);
-    std::vector<std::byte> staging(size_t(std::min(step, tensor.local.rows()) * file_cols * bytes));
-    for (int64_t first = 0; first < tensor.local.rows(); first += step) {
-        const int64_t rows = std::min(step, tensor.local.rows() - first);
-        const int64_t file_row = tensor.first_row + first;
-        array.read_elements(staging.data(), array.type(), file_row * file_cols, rows * file_cols);
-        for (int64_t r = 0; r < rows; ++r)
-            convert_elements(tensor.local.slice_rows(first + r, 1).data, tensor.local.dtype,
-                             staging.data() + (r * file_cols + tensor.first_col) * bytes, stored, cols);
-        const int64_t begin = std::max(first, share.first),
-                      end = std::min(first + rows, share.first + share.count);
-        const auto add = [&](int64_t row, int64_t count) {
-            sums.add(staging.data() + ((row - first) * file_cols + tensor.first_col) * bytes, bytes,
-                     tensor.first_row + row, tensor.first_col, count, cols);
-        };
-        if (cols == file_cols && begin < end) add(begin, end - begin);
-        if (cols != file_cols)
-            for (int64_t row = begin; row < end; ++row) add(row, 1);
-    }
-}
-
-/// Sums of the blocks of all arrays as the file has them; their block sizes are those of the file.
-struct FileSums {
-    std::vector<BlockSums> own;               // to be filled
-    std::vector<std::vector<uint64_t>> file;  // to be compared with
-};
-
-FileSums read_sums(const hdf5::File& file, const std::vector<CheckpointTensor>& tensors) {
-    FileSums all;
-    for (const CheckpointTensor& tensor : tensors) {
-        const hdf5::Dataset sums = file.dataset(checksum_path(tensor.path));
-        const int64_t block_rows = sums.int_attribute(block_rows_attribute);
-        if (block_rows < 1 || sums.shape() != Shape{div_ceil(tensor.shape.rows(), block_rows)})
-            throw ConfigError("{}: the checksums of {} do not fit it", file.file(), tensor.path);
-        all.own.emplace_back(tensor.shape, block_rows);
-        all.file.push_back(sums.read_all<uint64_t>());
-    }
-    return all;
-}
-
-/// The first block whose sum differs, in words, or "".
+/// The first block whose sum differs from the file's, in words, or "".
 std::string compare(const std::string& path, const std::vector<CheckpointTensor>& tensors,
-                    const FileSums& sums, const std::vector<uint64_t>& read) {
+                    const CheckpointContents& contents, const std::vector<uint64_t>& read) {
     size_t next = 0;
     for (size_t i = 0; i < tensors.size(); ++i) {
-        for (size_t block = 0; block < sums.file[i].size(); ++block) {
-            if (read[next++] == sums.file[i][block]) continue;
-            const int64_t first = int64_t(block) * sums.own[i].block_rows();
-            return fmt::format("{} is damaged: rows {} to {} of {} do not match their checksum", path, first,
-                               std::min(first + sums.own[i].block_rows(), tensors[i].shape.rows()) - 1,
-                               tensors[i].path);
-        }
+        const int64_t rows = tensors[i].shape.rows(), block_rows = contents.arrays[i].block_rows;
+        for (int64_t first = 0; first < rows; first += block_rows, ++next)
+            if (read[next] != contents.sums[next])
+                return fmt::format("{} is damaged: rows {} to {} of {} do not match their checksum", path,
+                                   first, std::min(first + block_rows, rows) - 1, tensors[i].path);
     }
     return "";
 }
@@ -124,32 +38,17 @@ struct Attempt {
 
 Attempt attempt_load(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                      const Communicator& ranks) {
-    Attempt attempt;
-    if (ranks.rank() == 0) {
-        try {
-            read_checkpoint_header(path);
-        } catch (const ConfigError& error) {
-            attempt.damage = error.what();
-        }
+    const CheckpointContents contents = find_arrays(path, tensors, ranks);
+    if (!contents.damage.empty()) return {contents.damage, {}};
+    std::vector<uint64_t> sums;
+    try {
+        together(ranks, [&] { sums = read_arrays(contents, tensors); });
+    } catch (const CollectiveError& error) {
+        return {fmt::format("{} is damaged: {}", path, error.what()), {}};
     }
-    attempt.damage = broadcast_text(ranks, attempt.damage);
-    if (!attempt.damage.empty()) return attempt;
-
-    FileSums sums;
-    std::vector<uint64_t> read;
-    together(ranks, [&] {
-        const CheckpointHeader header = read_checkpoint_header(path);
-        check_model(path, header, tensors);
-        const hdf5::File file = hdf5::File::open(path);
-        sums = read_sums(file, tensors);
-        for (size_t i = 0; i < tensors.size(); ++i) {
-            read_part(file.dataset(tensors[i].path), tensors[i], share_of(tensors[i], i), sums.own[i]);
-            read.insert(read.end(), sums.own[i].sums().begin(), sums.own[i].sums().end());
-        }
-        attempt.train = header.train;
-    });
-    attempt.damage = compare(path, tensors, sums, sum_over_ranks(read, ranks));
-    return attempt;
+    sums = sum_over_ranks(sums, ranks);
+    const std::string damage = ranks.rank() == 0 ? compare(path, tensors, contents, sums) : "";
+    return {broadcast_text(ranks, damage), contents.train};
 }
 
 }  // namespace

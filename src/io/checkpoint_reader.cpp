@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint_reader.hpp"
+
+#include "coeus/comm/together.hpp"
+#include "coeus/file/convert.hpp"
+#include "coeus/file/raw_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+
+namespace coeus {
+
+using namespace checkpoint_format;
+
+namespace {
+
+/// "layers.0.attention.wq.weight" of "model/layers.0.attention.wq.weight".
+std::string parameter_of(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+void require_shape(const std::string& path, const CheckpointTensor& tensor, const Shape& stored) {
+    if (stored != tensor.shape)
+        throw ConfigError("{} is of another model: {} is {} in the file, {} in this model", path,
+                          parameter_of(tensor.path), stored.text(), tensor.shape.text());
+}
+
+/// Throws where the file does not hold exactly the weights that are asked for, and all other arrays asked
+/// for.
+void check_model(const std::string& path, const CheckpointHeader& header,
+                 const std::vector<CheckpointTensor>& tensors) {
+    std::map<std::string, const CheckpointHeader::Array*> there;
+    for (const auto& array : header.arrays) there[array.path] = &array;
+    for (const CheckpointTensor& tensor : tensors) {
+        const auto found = there.find(tensor.path);
+        if (found == there.end() && !header.full && tensor.path.starts_with("optimizer/"))
+            throw ConfigError(
+                "{} holds weights alone, without the optimizer's state: it can be a start "
+                "(checkpoint.initial_load_path), not be resumed",
+                path);
+        if (found == there.end())
+            throw ConfigError("{} is of another model: it has no {}, which this model has", path,
+                              tensor.path);
+        const auto& array = *found->second;
+        require_shape(path, tensor, array.shape);
+        const auto stored = tensor_type(array.type);
+        if (!stored || !can_convert(tensor.local.dtype, *stored))
+            throw ConfigError("{}: {} holds {}, where a floating type is expected", path, tensor.path,
+                              hdf5::name_of(array.type));
+        there.erase(found);
+    }
+    for (const auto& [name, array] : there)
+        if (name.starts_with("model/"))
+            throw ConfigError("{} is of another model: it has {}, which this model does not have", path,
+                              parameter_of(name));
+}
+
+/// Throws where an array's elements are not one run of bytes; HDF5 could read them, but not each rank its
+/// own.
+void require_contiguous(const std::string& path, const std::vector<CheckpointTensor>& tensors) {
+    const hdf5::File file = hdf5::File::open(path);
+    for (const CheckpointTensor& tensor : tensors)
+        if (tensor.shape.count() > 0 && !file.dataset(tensor.path).offset())
+            throw ConfigError(
+                "{}: {} is chunked, compressed or in an external file, so that its elements do not lie "
+                "behind each other; `h5repack -l CONTI -f NONE {} NEW.h5` makes a file that can be loaded",
+                path, tensor.path, path);
+}
+
+/// Places and checksums of the arrays. ConfigError: the file is damaged.
+void find_places(CheckpointContents& contents, const std::string& path,
+                 const std::vector<CheckpointTensor>& tensors) {
+    const hdf5::File file = hdf5::File::open(path);
+    contents.files = {path};
+    const int64_t file_bytes = RawFile::open(path).size();
+    for (const CheckpointTensor& tensor : tensors) {
+        const hdf5::Dataset elements = file.dataset(tensor.path);
+        const hdf5::Dataset checksums = file.dataset(checksum_path(tensor.path));
+        CheckpointContents::Array& array = contents.arrays.emplace_back();
+        array.elements = elements.offset().value_or(-1);
+        array.type = *tensor_type(elements.type());
+        array.shape = elements.shape();
+        array.block_rows = checksums.int_attribute(block_rows_attribute);
+        if (array.elements > file_bytes - array.shape.count() * size_of(array.type))
+            throw ConfigError("{} is damaged: {} would end beyond its {} bytes", path, tensor.path,
+                              file_bytes);
+        if (array.block_rows < 1 ||
+            checksums.shape() != Shape{div_ceil(array.shape.rows(), array.block_rows)})
+            throw ConfigError("{}: the checksums of {} do not fit it", path, tensor.path);
+        const auto sums = checksums.read_all<uint64_t>();
+        contents.sums.insert(contents.sums.end(), sums.begin(), sums.end());
+    }
+}
+
+/// What is wrong with a file's bytes where `look` cannot make sense of them.
+template <class Look>
+std::string damage_found_by(const Look& look) {
+    try {
+        look();
+        return "";
+    } catch (const ConfigError& error) {
+        return error.what();
+    } catch (const SystemError& error) {  // of a call of HDF5
+        return error.what();
+    }
+}
+
+CheckpointContents look_into(const std::string& path, const std::vector<CheckpointTensor>& tensors) {
+    CheckpointContents contents;
+    CheckpointHeader header;
+    contents.damage = damage_found_by([&] { header = read_checkpoint_header(path); });
+    if (!contents.damage.empty()) return contents;
+    check_model(path, header, tensors);
+    require_contiguous(path, tensors);
+    contents.train = header.train;
+    contents.damage = damage_found_by([&] { find_places(contents, path, tensors); });
+    return contents;
+}
+
+// Rank 0 packs the fields into one text, from which the others take them in the same order.
+struct Packer {
+    std::string text;
+    void number(int64_t& n) { text.append(reinterpret_cast<const char*>(&n), sizeof n); }
+    void words(std::string& s) {
+        auto length = int64_t(s.size());
+        number(length);
+        text += s;
+    }
+};
+
+struct Unpacker {
+    const std::string& text;
+    size_t at = 0;
+    void number(int64_t& n) {
+        std::memcpy(&n, text.data() + at, sizeof n);
+        at += sizeof n;
+    }
+    void words(std::string& s) {
+        int64_t length = 0;
+        number(length);
+        s = text.substr(at, size_t(length));
+        at += size_t(length);
+    }
+};
+
+template <class Pack>
+void for_each_field(CheckpointContents& contents, Pack& pack) {
+    TrainRecord& train = contents.train;
+    for (int64_t* n : {&train.step, &train.tokens_seen, &train.seed, &train.sample}) pack.number(*n);
+    for (std::string* s : {&train.deck, &train.version, &train.model, &contents.damage}) pack.words(*s);
+    auto files = int64_t(contents.files.size()), arrays = int64_t(contents.arrays.size());
+    pack.number(files);
+    pack.number(arrays);
+    contents.files.resize(size_t(files));
+    contents.arrays.resize(size_t(arrays));
+    for (std::string& file : contents.files) pack.words(file);
+    for (CheckpointContents::Array& array : contents.arrays) {
+        auto type = int64_t(array.type), rank = int64_t(array.shape.rank);
+        for (int64_t* n : {&array.file, &array.elements, &array.block_rows, &type, &rank}) pack.number(*n);
+        for (int64_t& extent : array.shape.d) pack.number(extent);
+        array.type = Dtype(type);
+        array.shape.rank = int(rank);
+    }
+}
+
+void broadcast(CheckpointContents& contents, const Communicator& ranks) {
+    Packer packer;
+    if (ranks.rank() == 0) for_each_field(contents, packer);
+    const std::string text = broadcast_text(ranks, packer.text);
+    if (ranks.rank() == 0) return;
+    Unpacker unpacker{text};
+    for_each_field(contents, unpacker);
+}
+
+/// Elements of a file in the form in which a rank holds them.
+struct Reader {
+    const CheckpointContents& contents;
+    std::vector<std::optional<RawFile>> files = std::vector<std::optional<RawFile>>(contents.files.size());
+    std::vector<std::byte> staging = {};
+
+    /// Elements of a block of rows, dense and as stored, in `to`.
+    void read(std::byte* to, const CheckpointContents::Array& array, int64_t first_row, int64_t rows,
+              int64_t first_col, int64_t cols) {
+        std::optional<RawFile>& file = files[size_t(array.file)];
+        if (!file) file = RawFile::open(contents.files[size_t(array.file)]);
+        const int64_t bytes = size_of(array.type), row_bytes = array.shape.cols() * bytes;
+        const int64_t place = array.elements + first_row * row_bytes + first_col * bytes;
+        if (cols == array.shape.cols()) return file->read(to, rows * row_bytes, place);
+        for (int64_t r = 0; r < rows; ++r)
+            file->read(to + r * cols * bytes, cols * bytes, place + r * row_bytes);
+    }
+
+    /// The tensor's part of an array; adds the sums of its share.
+    void read(const CheckpointTensor& tensor, const CheckpointContents::Array& array, Rows share,
+              BlockSums& sums) {
+        const int64_t bytes = size_of(array.type), cols = tensor.local.cols();
+        const int64_t step = rows_at_a_time(cols * bytes);
+        for (int64_t first = 0; first < tensor.local.rows(); first += step) {
+            const int64_t count = std::min(step, tensor.local.rows() - first);
+            const Tensor rows = tensor.local.slice_rows(first, count);
+            const bool in_place = rows.dense() && rows.dtype == array.type;
+            if (!in_place) staging.resize(size_t(count * cols * bytes));
+            std::byte* const stored = in_place ? static_cast<std::byte*>(rows.data) : staging.data();
+            read(stored, array, tensor.first_row + first, count, tensor.first_col, cols);
+            const int64_t begin = std::max(first, share.first),
+                          end = std::min(first + count, share.first + share.count);
+            if (begin < end)
+                sums.add(stored + (begin - first) * cols * bytes, bytes, tensor.first_row + begin,
+                         tensor.first_col, end - begin, cols);
+            for (int64_t r = 0; r < count && !in_place; ++r)
+                convert_elements(rows.slice_rows(r, 1).data, rows.dtype, stored + r * cols * bytes,
+                                 array.type, cols);
+        }
+    }
+};
+
+}  // namespace
+
+CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
+                               const Communicator& ranks) {
+    CheckpointContents contents;
+    on_first_rank(ranks, [&] { contents = look_into(path, tensors); });
+    broadcast(contents, ranks);
+    return contents;
+}
+
+std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
+                                  const std::vector<CheckpointTensor>& tensors) {
+    require(tensors.size() == contents.arrays.size(), "all ranks ask for the same arrays");
+    Reader reader{contents};
+    std::vector<uint64_t> all;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        require_shape(contents.files[0], tensors[i], contents.arrays[i].shape);
+        BlockSums sums(tensors[i].shape, contents.arrays[i].block_rows);
+        if (tensors[i].local) reader.read(tensors[i], contents.arrays[i], share_of(tensors[i], i), sums);
+        all.insert(all.end(), sums.sums().begin(), sums.sums().end());
+    }
+    return all;
+}
+
+}  // namespace coeus
