@@ -59,20 +59,19 @@ void check_model(const std::string& path, const CheckpointHeader& header,
 
 /// Throws where an array's elements are not one run of bytes; HDF5 could read them, but not each rank its
 /// own.
-void require_contiguous(const std::string& path, const std::vector<CheckpointTensor>& tensors) {
-    const hdf5::File file = hdf5::File::open(path);
+void require_contiguous(const hdf5::File& file, const std::vector<CheckpointTensor>& tensors) {
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.shape.count() > 0 && !file.dataset(tensor.path).offset())
             throw ConfigError(
                 "{}: {} is chunked, compressed or in an external file, so that its elements do not lie "
                 "behind each other; `h5repack -l CONTI -f NONE {} NEW.h5` makes a file that can be loaded",
-                path, tensor.path, path);
+                file.file(), tensor.path, file.file());
 }
 
 /// Places and checksums of the arrays. ConfigError: the file is damaged.
-void find_places(CheckpointContents& contents, const std::string& path,
+void find_places(CheckpointContents& contents, const hdf5::File& file,
                  const std::vector<CheckpointTensor>& tensors) {
-    const hdf5::File file = hdf5::File::open(path);
+    const std::string& path = file.file();
     contents.files = {path};
     const int64_t file_bytes = RawFile::open(path).size();
     for (const CheckpointTensor& tensor : tensors) {
@@ -113,9 +112,10 @@ CheckpointContents look_into(const std::string& path, const std::vector<Checkpoi
     contents.damage = damage_found_by([&] { header = read_checkpoint_header(path); });
     if (!contents.damage.empty()) return contents;
     check_model(path, header, tensors);
-    require_contiguous(path, tensors);
+    const hdf5::File file = hdf5::File::open(path);
+    require_contiguous(file, tensors);
     contents.train = header.train;
-    contents.damage = damage_found_by([&] { find_places(contents, path, tensors); });
+    contents.damage = damage_found_by([&] { find_places(contents, file, tensors); });
     return contents;
 }
 

@@ -316,6 +316,32 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     }
 }
 
+TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    const State saved(Dtype::f32);
+    const std::string path = checkpoint.save(record(1), saved.tensors).path;
+    const auto repack = [&](const std::string& how, const std::string& from, const std::string& to) {
+        return test::run_shell(fmt::format("h5repack {} '{}' '{}'", how, from, to)).exit_code;
+    };
+    const std::string newest = folder / "step-00000002.h5", mended = folder / "step-00000003.h5";
+    const int status = repack("-f model/tok_embeddings.weight:GZIP=5", path, newest);
+    if (status == 127) return;
+    REQUIRE(status == 0);
+    State state(Dtype::f32, -3);
+    // not passed over: nothing of it is lost
+    CHECK_THROWS_WITH(
+        checkpoint.load_newest(state.tensors),
+        Contains("step-00000002.h5: model/tok_embeddings.weight is chunked, compressed or in an "
+                 "external file") &&
+            Contains("`h5repack -l CONTI -f NONE " + newest + " NEW.h5`"));
+    CHECK_THROWS_AS(checkpoint.load_newest(state.tensors), ConfigError);
+    REQUIRE(repack("-l CONTI -f NONE", newest, mended) == 0);
+    CHECK(checkpoint.load_newest(state.tensors)->path == mended);
+    CHECK(state.bytes() == saved.bytes());
+}
+
 TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that a rank reads of a checkpoint, counted by the kernel, are those of its own shards.
+#include "coeus/io/checkpoint.hpp"
+#include "mpi/io/groups.hpp"
+#include "support/mesh_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+/// Bytes that this process has asked the kernel to read, from the page cache or not; -1: it does not count.
+int64_t bytes_read() {
+    std::ifstream counters("/proc/self/io");
+    std::string name;
+    for (int64_t value = 0; counters >> name >> value;)
+        if (name == "rchar:") return value;
+    return -1;
+}
+
+/// A model of 0.8 million parameters that every mesh of 1, 2 and 4 ranks divides.
+DecoderConfig model_to_read() {
+    DecoderConfig model = tiny_config(4);
+    model.dim = 128;
+    model.heads = model.kv_heads = 4;
+    model.head_dim = 32;
+    model.ffn_hidden = 256;
+    model.vocab = 512;
+    model.ffn_rule.reset();
+    return model;
+}
+
+int64_t own_bytes(const std::vector<CheckpointTensor>& tensors) {
+    int64_t bytes = 0;
+    for (const CheckpointTensor& tensor : tensors)
+        if (tensor.local) bytes += tensor.local.count() * size_of(tensor.local.dtype);
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a rank reads its own bytes of a checkpoint and no others") {
+    const Communicator world = Communicator::world("world");
+    const int ranks = world.size();
+    if (bytes_read() < 0) return;
+    std::vector<MeshShape> meshes = {
+        {.dp_shard = ranks}, {.tp = ranks}, {.pp = ranks}, {.dp_replicate = ranks}};
+    if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
+    // the counters' own text and a few bytes of messages; with rank 0 the headers of each array and its sums
+    constexpr int64_t messages = 4 << 10, headers = 2 << 10;
+    for (const MeshShape& shape : meshes) {
+        const Mesh mesh(Communicator::world("mesh"), shape);
+        MeshCase c = {.mesh = shape, .model = model_to_read(), .types = {Dtype::f32, Dtype::f32}};
+        if (shape.pp > 1) c.pipeline = pipeline_of("1F1B", ranks, ranks, 1, c.model);
+        c.sequences = shape.pp;
+        const MeshRun run(c, mesh);
+        const std::vector<CheckpointTensor> tensors =
+            checkpoint_tensors(run.engine.decoder().parameters(), mesh[dp_replicate], true);
+        const SharedFolder folder(world);
+        const std::string path = Checkpoint(folder.path, 0, world).save({.step = 1}, tensors).path;
+        int64_t whole = 0;
+        for (const CheckpointTensor& tensor : tensors) whole += tensor.shape.count() * size_of(Dtype::f32);
+        const int64_t before = bytes_read();
+        load_checkpoint(path, tensors, world);
+        const int64_t read = bytes_read() - before, own = own_bytes(tensors);
+        INFO(c.name() << ", rank " << world.rank());
+        CAPTURE(read, own, tensors.size());
+        CHECK(world.all_reduce(own) >= whole);
+        CHECK(read >= own);
+        CHECK(read <= own + messages + (world.rank() == 0 ? headers * int64_t(tensors.size()) : 0));
+    }
+}
