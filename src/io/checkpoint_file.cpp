@@ -45,6 +45,11 @@ void write_train_record(hdf5::File& file, const TrainRecord& train) {
     group.set_attribute("tokens_seen", train.tokens_seen);
     group.set_attribute("seed", train.seed);
     group.set_attribute("sample", train.sample);
+    // most files do without, as those of earlier versions
+    if (train.schedule_step.value_or(train.step) != train.step)
+        group.set_attribute("schedule_step", *train.schedule_step);
+    if (train.optimizer_step.value_or(train.step) != train.step)
+        group.set_attribute("optimizer_step", *train.optimizer_step);
     group.set_attribute("deck", train.deck);
     group.set_attribute("version", train.version);
     group.set_attribute("model", train.model);

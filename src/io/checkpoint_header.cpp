@@ -78,6 +78,10 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
                     .deck = train.string_attribute("deck"),
                     .version = train.string_attribute("version"),
                     .model = train.string_attribute("model")};
+    if (train.has_attribute("schedule_step"))
+        header.train.schedule_step = train.int_attribute("schedule_step");
+    if (train.has_attribute("optimizer_step"))
+        header.train.optimizer_step = train.int_attribute("optimizer_step");
     header.full = file.has("optimizer");
     for (const char* top : {"model", "optimizer"}) {
         if (!file.has(top)) continue;

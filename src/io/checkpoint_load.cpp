@@ -2,7 +2,6 @@
 // Loading. Every rank reads its own elements; the checksums of what all have read together are compared with
 // those of the file, so each byte is checked once.
 #include "checkpoint_reader.hpp"
-
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 

@@ -123,6 +123,11 @@ CheckpointContents look_into(const std::string& path, const std::vector<Checkpoi
 struct Packer {
     std::string text;
     void number(int64_t& n) { text.append(reinterpret_cast<const char*>(&n), sizeof n); }
+    void number(std::optional<int64_t>& n) {
+        auto there = int64_t(n.has_value()), value = n.value_or(0);
+        number(there);
+        number(value);
+    }
     void words(std::string& s) {
         auto length = int64_t(s.size());
         number(length);
@@ -137,6 +142,12 @@ struct Unpacker {
         std::memcpy(&n, text.data() + at, sizeof n);
         at += sizeof n;
     }
+    void number(std::optional<int64_t>& n) {
+        int64_t there = 0, value = 0;
+        number(there);
+        number(value);
+        if (there != 0) n = value;
+    }
     void words(std::string& s) {
         int64_t length = 0;
         number(length);
@@ -149,6 +160,8 @@ template <class Pack>
 void for_each_field(CheckpointContents& contents, Pack& pack) {
     TrainRecord& train = contents.train;
     for (int64_t* n : {&train.step, &train.tokens_seen, &train.seed, &train.sample}) pack.number(*n);
+    pack.number(train.schedule_step);
+    pack.number(train.optimizer_step);
     for (std::string* s : {&train.deck, &train.version, &train.model, &contents.damage}) pack.words(*s);
     auto files = int64_t(contents.files.size()), arrays = int64_t(contents.arrays.size());
     pack.number(files);

@@ -2,6 +2,7 @@
 #include "coeus/state/parameters.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 namespace coeus {
@@ -125,6 +126,11 @@ void Parameters::initialise(uint64_t seed, int threads) {
             fill(0, std::min(share, values.count()));
         }
     }
+}
+
+void Parameters::clear_moments() {
+    for (const Buffer* moments : {&moment1_, &moment2_})
+        if (moments->bytes() > 0) std::memset(moments->data(), 0, size_t(moments->bytes()));
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {

@@ -93,16 +93,17 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     return options;
 }
 
-LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices) {
+LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins) {
     const Config::LrScheduler& s = config.lr_scheduler;
-    return LrSchedule({.warmup_steps = s.warmup_steps,
-                       .total_steps = s.total_steps.value_or(config.training.steps),
-                       .decay_ratio = s.decay_ratio,
-                       .decay = s.decay_type == "sqrt"     ? Decay::sqrt
-                                : s.decay_type == "cosine" ? Decay::cosine
-                                                           : Decay::linear,
-                       .min_factor = s.min_lr_factor},
-                      notices);
+    return LrSchedule(
+        {.warmup_steps = s.warmup_steps,
+         .total_steps = s.total_steps.value_or(std::max<int64_t>(1, config.training.steps - begins)),
+         .decay_ratio = s.decay_ratio,
+         .decay = s.decay_type == "sqrt"     ? Decay::sqrt
+                  : s.decay_type == "cosine" ? Decay::cosine
+                                             : Decay::linear,
+         .min_factor = s.min_lr_factor},
+        notices);
 }
 
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,

@@ -7,6 +7,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/plan/machine.hpp"
+#include "coeus/train/exclusion.hpp"
 #include "coeus/train/hints.hpp"
 #include "coeus/train/initial_weights.hpp"
 #include "coeus/train/memory_advice.hpp"
@@ -118,6 +119,7 @@ bool Trainer::load() {
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
     std::optional<Checkpoint::Loaded> loaded;
+    Words excluded = options.exclude_from_loading;
     if (options.create_seed_checkpoint && !list_checkpoints(checkpoint_.folder()).empty())
         throw ConfigError(
             "checkpoint.create_seed_checkpoint = true: there are checkpoints in {} already; choose another "
@@ -126,11 +128,14 @@ bool Trainer::load() {
     if (options.enable)
         loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
                                         : checkpoint_.load_newest(full_state());
+    if (loaded) excluded = still_to_exclude(excluded, loaded->train.deck);
     if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only)
         loaded = {options.initial_load_path,
-                  load_checkpoint(options.initial_load_path, full_state(), mesh_.world())};
+                  load_checkpoint(options.initial_load_path,
+                                  excludes(excluded, "optimizer") ? weights() : full_state(), mesh_.world())};
     if (loaded) {
-        resume(*loaded);
+        if (excludes(excluded, "optimizer")) parameters.clear_moments();
+        resume(*loaded, excluded);
     } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_);
                !source.empty()) {
         if (first_rank()) log::info("Starting from the weights of {}", source);
@@ -144,8 +149,8 @@ bool Trainer::load() {
                                                  checkpoint_.folder(), absent);
 }
 
-void Trainer::resume(const Checkpoint::Loaded& loaded) {
-    if (loaded.train.seed != config_.debug.seed)
+void Trainer::resume(const Checkpoint::Loaded& loaded, const Words& excluded) {
+    if (loaded.train.seed != config_.debug.seed && !excludes(excluded, "dataloader"))
         throw ConfigError(
             "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
             "or start in "
@@ -153,18 +158,34 @@ void Trainer::resume(const Checkpoint::Loaded& loaded) {
             config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
     if (first_rank())
         for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
-    step_ = loaded.train.step;
-    sample_ = loaded.train.sample;
-    if (const int64_t before = step_ > 0 && sample_ % step_ == 0 ? sample_ / step_ : global_batch_;
+    const TrainRecord train = begun_anew(loaded.train, excluded);
+    step_ = train.step;
+    sample_ = train.sample;
+    schedule_begins_ = step_ - train.schedule_step.value_or(step_);
+    optimizer_begins_ = step_ - train.optimizer_step.value_or(step_);
+    if (schedule_begins_ != 0) {
+        std::vector<std::string> notices;
+        schedule_ = schedule_from_deck(config_, &notices, schedule_begins_);
+        for (const std::string& notice : notices)
+            if (first_rank()) log::info("{}", notice);
+    }
+    // steps and samples have been counted together, unless one of them began anew
+    const bool together = !excludes(config_.checkpoint.exclude_from_loading, "dataloader") &&
+                          !excludes(config_.checkpoint.exclude_from_loading, "train_state");
+    if (const int64_t before =
+            together && step_ > 0 && sample_ % step_ == 0 ? sample_ / step_ : global_batch_;
         first_rank() && before != global_batch_)
         log::warn(
             "a step takes {} sequences now; until the checkpoint it took {} (training.global_batch_size "
             "keeps "
             "it on any number of ranks)",
             global_batch_, before);
-    tokens_seen_ = loaded.train.tokens_seen;
-    if (first_rank())
-        log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));
+    tokens_seen_ = train.tokens_seen;
+    if (!first_rank()) return;
+    log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));
+    if (const std::string text = describe_exclusion(config_.checkpoint.exclude_from_loading, excluded);
+        !text.empty())
+        log::info("{}", text);
 }
 
 void Trainer::run() {
@@ -239,7 +260,8 @@ void Trainer::train_step(const StepBatch& batch) {
             "/loss_mask of "
             "the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
-    engine_.begin_step(step_ + 1, config_.optimizer.lr * schedule_.factor(step_), valid_tokens);
+    engine_.begin_step(step_ + 1 - optimizer_begins_,
+                       config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_), valid_tokens);
     const int64_t sequences = engine_.options().training.sequences;
     for (int64_t first = 0; first < batch.num_samples; first += sequences)
         engine_.forward_backward(local_batch(batch, first, sequences, config_.training.document_mask));
@@ -319,7 +341,9 @@ TrainRecord Trainer::record() const {
             .sample = sample_,
             .deck = deck_text(config_),
             .version = version(),
-            .model = describe_model(model_)};
+            .model = describe_model(model_),
+            .schedule_step = step_ - schedule_begins_,
+            .optimizer_step = step_ - optimizer_begins_};
 }
 
 void Trainer::save_seed() {
@@ -329,6 +353,10 @@ void Trainer::save_seed() {
         "without "
         "one, ranks start from the same weights for the same debug.seed",
         saved.path);
+}
+
+std::vector<CheckpointTensor> Trainer::weights() const {
+    return checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], false);
 }
 
 std::vector<CheckpointTensor> Trainer::full_state() const {
@@ -358,11 +386,9 @@ void Trainer::save() {
 void Trainer::export_model() {
     const std::string& type = config_.checkpoint.export_dtype;
     const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
-    const std::vector<CheckpointTensor> weights =
-        checkpoint_tensors(engine_.decoder().parameters(), mesh_[dp_replicate], false);
     const std::string path = config_.checkpoint.last_save_in_hf
-                                 ? export_hub(weights, dtype)
-                                 : checkpoint_.export_model(record(), weights, dtype).path;
+                                 ? export_hub(weights(), dtype)
+                                 : checkpoint_.export_model(record(), weights(), dtype).path;
     if (first_rank()) log::info("Saved the model alone as {} ({})", path, type);
 }
 

@@ -29,6 +29,8 @@ struct TrainRecord {
     std::string deck;     ///< effective deck, TOML
     std::string version;  ///< of the program
     std::string model;    ///< description from which the model can be built again
+    /// Steps that the learning-rate schedule and the optimizer's bias correction have seen; none: `step`.
+    std::optional<int64_t> schedule_step, optimizer_step;
 };
 
 /// One array of the state: what it is called in the file, and what this rank holds of it. Every rank lists

@@ -58,6 +58,8 @@ public:
     void allocate(bool with_optimizer);
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
+    /// The moments as initialise() leaves them.
+    void clear_moments();
     /// w = master in the compute type where this rank owns all, after initialise() or a load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
 

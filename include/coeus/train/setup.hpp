@@ -16,8 +16,9 @@ namespace coeus {
 /// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
                              int rank, int threads);
-/// Adds what was cut to `notices`.
-LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices);
+/// Adds what was cut to `notices`. `begins`: the steps that the run has taken where the schedule begins; as
+/// long as the deck gives it no length it ends with the run.
+LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);
 
 /// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
 /// rank may take.

@@ -37,7 +37,8 @@ private:
     void require_all_fit(int64_t limit) const;
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
     bool load();
-    void resume(const Checkpoint::Loaded& loaded);
+    /// Goes on where a checkpoint was, but begins the excluded parts anew.
+    void resume(const Checkpoint::Loaded& loaded, const Words& excluded);
     void train_step(const StepBatch& batch);
     void report(const StepBatch& batch);
     void save();
@@ -45,6 +46,7 @@ private:
     void export_model();
     std::string export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype);
     void report_saved(const std::optional<SavedCheckpoint>& done);
+    std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
     void validate();
     void report_profile();
@@ -78,6 +80,8 @@ private:
     int64_t step_ = 0;          ///< optimizer steps taken
     int64_t sample_ = 0;        ///< number of the next sample of the data stream
     int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
+    // steps taken where they began; other than 0 with checkpoint.exclude_from_loading
+    int64_t schedule_begins_ = 0, optimizer_begins_ = 0;
 };
 
 }  // namespace coeus

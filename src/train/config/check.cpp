@@ -4,6 +4,7 @@
 #include "check.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/train/exclusion.hpp"
 #include "datasets.hpp"
 #include "value.hpp"
 
@@ -183,6 +184,14 @@ void check_checkpoint(const Config::Checkpoint& checkpoint) {
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
         "checkpoint.enable = true");
+    const Words& excluded = checkpoint.exclude_from_loading;
+    demand(
+        !excludes(excluded, "optimizer") || excludes(excluded, "lr_scheduler"),
+        "checkpoint.exclude_from_loading: an optimizer without its moments needs the warm-up of a schedule "
+        "from its beginning; exclude \"lr_scheduler\" too");
+    demand(excluded.empty() || checkpoint.enable || !checkpoint.initial_load_path.empty(),
+           "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
+           "checkpoint.enable = true or give checkpoint.initial_load_path");
     demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
            "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
            "checkpoint.initial_load_model_only = true");

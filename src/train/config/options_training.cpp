@@ -144,8 +144,8 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.keep_latest_k), "number of checkpoints kept; 0: all").obeys(all_or_two),
         works(COEUS_FIELD(checkpoint.load_step), "resume from this step; -1: from the newest")
             .obeys(step_or_newest),
-        not_built(COEUS_FIELD(checkpoint.exclude_from_loading), "loading parts of a checkpoint",
-                  "parts of a checkpoint not to be loaded")
+        works(COEUS_FIELD(checkpoint.exclude_from_loading),
+              "parts of a checkpoint not to be loaded: they begin anew, once; the run goes on with them")
             .one_of({"optimizer", "lr_scheduler", "dataloader", "train_state"}),
         works(COEUS_FIELD(checkpoint.enable_first_step_checkpoint), "save a checkpoint after step 1 too"),
         works(COEUS_FIELD(checkpoint.load_only), "load a checkpoint, never save one"),

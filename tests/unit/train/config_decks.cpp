@@ -144,6 +144,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
          "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
         {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
+        {"checkpoint.exclude_from_loading", "checkpoint.enable = true\n"},
         {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
         {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},
     };
@@ -159,7 +160,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         if (option.type == "list of integers") candidates = {"[3, 1]"};
         if (option.type == "list of numbers") candidates = {"[3, 0.1]"};
         if (option.type == "list of texts")
-            candidates = {"[\"a,b\", \"c\"]", "[\"optimizer\"]", "[\"quantize.linear.float8\"]"};
+            candidates = {"[\"a,b\", \"c\"]", "[\"dataloader\"]", "[\"quantize.linear.float8\"]"};
         if (option.type == "list of lists of texts") candidates = {"[[\"a\"], [], [\"b,c\", \"d\"]]"};
         if (option.type == "text")
             candidates = {R"("a \"quoted\" \\ text\n# more")",

@@ -118,9 +118,8 @@ const std::vector<Walk> table = {
         "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
         "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
         "enable_first_step_checkpoint=true", "load_only=true", "create_seed_checkpoint=true", "async_mode=async",
-        "async_mode=async_with_pinned_mem", "last_save_in_hf=true"}},
-    {"checkpoint", refused, {"initial_load_in_hf_quantized=true",
-        "exclude_from_loading=optimizer", "interval_type=seconds"}},
+        "async_mode=async_with_pinned_mem", "last_save_in_hf=true", "exclude_from_loading=lr_scheduler"}},
+    {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "interval_type=seconds"}},
     {"checkpoint", idle, {"enable_ft_dataloader_checkpoints=true"}},
     {"checkpoint", so, {"interval_type=steps"}},
     {"activation_checkpoint", works, {"mode=selective", "mode=full", "mode=memory_budget", "selective_ac_option=op",
@@ -182,7 +181,8 @@ const std::vector<Walk> table = {
 
 // What some need beside them to be valid.
 std::vector<std::string> beside(const std::string& name) {
-    if (name == "checkpoint.load_step" || name == "checkpoint.create_seed_checkpoint")
+    if (name == "checkpoint.load_step" || name == "checkpoint.create_seed_checkpoint" ||
+        name == "checkpoint.exclude_from_loading")
         return {"--checkpoint.enable"};
     if (name == "parallelism.expert_tensor_parallel_degree")
         return {"--parallelism.tensor_parallel_degree=2"};
