@@ -12,11 +12,14 @@ namespace coeus::hdf5 {
 
 namespace {
 
-Handle file_access(const std::string& file) {
+Handle file_access(const std::string& file, bool writable) {
     Handle list(COEUS_CHECK_HDF5(H5Pcreate(H5P_FILE_ACCESS), file), close_list);
     COEUS_CHECK_HDF5(H5Pset_libver_bounds(list.id(), H5F_LIBVER_V18, H5F_LIBVER_V18), file);
     COEUS_CHECK_HDF5(H5Pset_alignment(list.id(), 64 << 10, 4096), file);
-    COEUS_CHECK_HDF5(H5Pset_fclose_degree(list.id(), H5F_CLOSE_STRONG), file);
+    // weak is what HDF5 takes for files to which links lead; who reads may open such a file himself, too
+    COEUS_CHECK_HDF5(H5Pset_fclose_degree(list.id(), writable ? H5F_CLOSE_STRONG : H5F_CLOSE_WEAK), file);
+    // files to which links lead stay open while this one is
+    COEUS_CHECK_HDF5(H5Pset_elink_file_cache_size(list.id(), 16), file);
     // parallel file systems are often mounted without locks; ours is never written by two programs at once
     COEUS_CHECK_HDF5(H5Pset_file_locking(list.id(), true, true), file);
     return list;
@@ -50,7 +53,7 @@ File File::open_existing(const std::string& path, bool writable) {
     be_quiet();
     require_file(path, writable);
     if (H5Fis_hdf5(path.c_str()) <= 0) throw ConfigError("{} is not an HDF5 file", path);
-    const Handle list = file_access(path);
+    const Handle list = file_access(path, writable);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
     if (file.id() < 0) {
         const std::string why = reason();
@@ -70,7 +73,7 @@ File File::open_for_update(const std::string& path) {
 
 File File::create(const std::string& path) {
     be_quiet();
-    const Handle access_list = file_access(path);
+    const Handle access_list = file_access(path, true);
     const Handle create_list = creation(H5P_FILE_CREATE, path);
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
     if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason()));
@@ -168,6 +171,14 @@ Dataset Group::create_dataset(const std::string& path, Type type, const Shape& s
                                  file_),
                 close_dataset);
     return {std::move(made), file_, joined(name_, path)};
+}
+
+void Group::create_external_link(const std::string& path, const std::string& file,
+                                 const std::string& target) {
+    make_parents(handle_.id(), path, file_);
+    COEUS_CHECK_HDF5(H5Lcreate_external(file.c_str(), target.c_str(), handle_.id(), path.c_str(), H5P_DEFAULT,
+                                        H5P_DEFAULT),
+                     file_);
 }
 
 }  // namespace coeus::hdf5

@@ -28,6 +28,13 @@ std::optional<int64_t> Dataset::offset() const {
     return int64_t(address);
 }
 
+std::string Dataset::stored_in() const {
+    const ssize_t length = COEUS_CHECK_HDF5(H5Fget_name(handle_.id(), nullptr, 0), file_);
+    std::string path(size_t(length), '\0');
+    COEUS_CHECK_HDF5(H5Fget_name(handle_.id(), path.data(), path.size() + 1), file_);
+    return path;
+}
+
 namespace {
 
 /// One piece of a flattened range as a box of the array.

@@ -152,7 +152,10 @@ void publish_file(const std::string& part, const std::string& final_path) {
     if (rename(part.c_str(), final_path.c_str()) != 0)
         fail(part, ("cannot be renamed to " + final_path).c_str());
     const fs::path parent = fs::path(final_path).parent_path();
-    const std::string folder = parent.empty() ? "." : parent.string();
+    sync_folder(parent.empty() ? "." : parent.string());
+}
+
+void sync_folder(const std::string& folder) {
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) fail(folder, "cannot be opened");
     // some network file systems refuse to sync a folder; the rename stands all the same

@@ -80,7 +80,7 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     const std::string path = files_.path_of(step_);
     files_.remove_unfinished();
     try {
-        file_ = std::make_unique<CheckpointFile>(path, train, tensors_, std::nullopt, ranks_);
+        file_ = std::make_unique<CheckpointFile>(path, train, tensors_, std::nullopt, ranks_, files_.files());
     } catch (const std::exception& error) {
         files_.fail(path, error.what());
     }

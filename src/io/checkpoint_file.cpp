@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_file.hpp"
 
+#include "checkpoint_parts.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
@@ -24,17 +25,21 @@ void make_folder(const std::string& folder) {
     if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
 }
 
-/// Throws where the disk, a quota or a limit has no room for the file. HDF5 must not be the one to find out:
+/// Throws where the disk, a quota or a limit has no room for a file. HDF5 must not be the one to find out:
 /// it cannot close a file that it cannot write.
-void check_space(const std::string& folder, const std::string& part,
-                 const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) {
-    int64_t needed = 1 << 20;
-    for (const CheckpointTensor& tensor : tensors)
-        needed += tensor.shape.count() * size_of(stored_type(tensor, dtype)) + (16 << 10);
+void check_space(const std::string& path, int64_t element_bytes, size_t arrays) {
+    const int64_t needed = (1 << 20) + element_bytes + int64_t(arrays) * (16 << 10);
+    const std::string folder = fs::absolute(path).parent_path().string();
     if (const int64_t there = free_bytes(folder); there < needed)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(needed)),
                                       folder, bytes_text(double(there))));
-    RawFile::create(part).reserve(needed);
+    RawFile::create(path).reserve(needed);
+}
+
+/// As HDF5 has left the file: it gives back what check_space took.
+void reserve_written(const std::string& path) {
+    RawFile file = RawFile::open_for_update(path);
+    file.reserve(file.size());
 }
 
 void write_train_record(hdf5::File& file, const TrainRecord& train) {
@@ -69,48 +74,100 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
 
 CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
                                const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype,
-                               const Communicator& ranks)
-    : path_(std::move(path)), part_(path_ + ".part"), ranks_(ranks), places_(tensors.size()) {
+                               const Communicator& ranks, int64_t files)
+    : path_(std::move(path)),
+      part_(path_ + ".part"),
+      parts_(std::min(files, int64_t(tensors.size())) > 1 ? std::min(files, int64_t(tensors.size())) : 0),
+      ranks_(ranks),
+      places_(tensors.size()) {
     for (const CheckpointTensor& tensor : tensors) {
         types_.push_back(stored_type(tensor, dtype));
         shapes_.push_back(tensor.shape);
-        bytes_ += tensor.shape.count() * size_of(types_.back());
+        bytes_ += bytes_of(types_.size() - 1);
         sums_.emplace_back(tensor.shape, checksum_block_rows(tensor.shape));
     }
     on_first_rank(ranks_, [&] {
-        const fs::path folder = fs::absolute(path_).parent_path();
-        make_folder(folder.string());
+        make_folder(fs::absolute(path_).parent_path().string());
         try {
-            check_space(folder.string(), part_, tensors, dtype);
-            places_ = lay_out(train, tensors);
+            if (parts_ > 0) make_parts(train, tensors);
+            make_file(train, tensors);
         } catch (...) {
             discard();
             throw;
         }
     });
-    ranks_.broadcast(Tensor(places_.data(), Dtype::i64, {int64_t(places_.size()) * 2}), 0);
+    parts_folder_ = broadcast_text(ranks_, parts_folder_);
+    ranks_.broadcast(Tensor(places_.data(), Dtype::i64, {int64_t(places_.size()) * 3}), 0);
+    data_.resize(size_t(std::max<int64_t>(1, parts_)));
 }
 
-std::vector<CheckpointFile::Place> CheckpointFile::lay_out(
-    const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const {
+int64_t CheckpointFile::bytes_of(size_t array) const {
+    return shapes_[array].count() * size_of(types_[array]);
+}
+
+std::string CheckpointFile::data_path(int64_t file) const {
+    return parts_ > 0 ? (fs::path(parts_folder_) / part_name(file)).string() : part_;
+}
+
+void CheckpointFile::make_parts(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) {
+    parts_folder_ = make_parts_folder(path_);
+    std::vector<int64_t> bytes;
+    for (size_t i = 0; i < tensors.size(); ++i) bytes.push_back(bytes_of(i));
+    const std::vector<int64_t> part_of = spread(bytes, parts_);
+    for (int64_t number = 0; number < parts_; ++number) {
+        int64_t part_bytes = 0;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            places_[i].file = part_of[i];
+            if (part_of[i] == number) part_bytes += bytes[i];
+        }
+        check_space(data_path(number), part_bytes, tensors.size());
+        hdf5::File part = hdf5::File::create(data_path(number));
+        write_part_record(part, number, train);
+        add_arrays(part, number, tensors);
+        part.close();
+        reserve_written(data_path(number));
+    }
+}
+
+void CheckpointFile::make_file(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) {
+    check_space(part_, parts_ > 0 ? 0 : bytes_, tensors.size());
     hdf5::File file = hdf5::File::create(part_);
     write_train_record(file, train);
-    std::vector<Place> places;
+    if (parts_ > 0)
+        link_arrays(file, tensors);
+    else
+        add_arrays(file, 0, tensors);
     for (size_t i = 0; i < tensors.size(); ++i) {
-        const auto array = file.create_dataset(tensors[i].path, hdf5::type_of(types_[i]), shapes_[i]);
         auto checksums =
             file.create_dataset(checksum_path(tensors[i].path), hdf5::Type::u64, {sums_[i].size()});
         checksums.set_attribute(block_rows_attribute, sums_[i].block_rows());
-        places.push_back({array.offset().value_or(-1), checksums.offset().value_or(-1)});
+        places_[i].checksums = checksums.offset().value_or(-1);
     }
     file.close();
-    RawFile raw = RawFile::open_for_update(part_);
-    raw.reserve(raw.size());
-    return places;
+    reserve_written(part_);
+}
+
+// Those that belong into this one of the files of elements.
+void CheckpointFile::add_arrays(hdf5::File& file, int64_t number,
+                                const std::vector<CheckpointTensor>& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+        if (places_[i].file == number)
+            places_[i].elements = file.create_dataset(tensors[i].path, hdf5::type_of(types_[i]), shapes_[i])
+                                      .offset()
+                                      .value_or(-1);
+}
+
+void CheckpointFile::link_arrays(hdf5::File& file, const std::vector<CheckpointTensor>& tensors) const {
+    write_parts_record(file, parts_folder_, parts_);
+    const fs::path folder = fs::path(parts_folder_).filename();
+    for (size_t i = 0; i < tensors.size(); ++i)
+        file.create_external_link(tensors[i].path, (folder / part_name(places_[i].file)).string(),
+                                  "/" + tensors[i].path);
 }
 
 void CheckpointFile::write(size_t array, Tensor rows, int64_t first_row, int64_t first_col) {
-    if (!file_) file_ = RawFile::open_for_update(part_);
+    std::optional<RawFile>& file = data_[size_t(places_[array].file)];
+    if (!file) file = RawFile::open_for_update(data_path(places_[array].file));
     const int64_t bytes = size_of(types_[array]), cols = rows.cols(),
                   row_bytes = shapes_[array].cols() * bytes, place = places_[array].elements;
     const int64_t step = rows_at_a_time(cols * bytes);
@@ -119,17 +176,17 @@ void CheckpointFile::write(size_t array, Tensor rows, int64_t first_row, int64_t
         const std::byte* from = dense_rows(rows.slice_rows(done, count), types_[array], staging_);
         sums_[array].add(from, bytes, row, first_col, count, cols);
         if (cols == shapes_[array].cols()) {
-            file_->write(from, count * row_bytes, place + row * row_bytes);
+            file->write(from, count * row_bytes, place + row * row_bytes);
         } else {
             for (int64_t r = 0; r < count; ++r)
-                file_->write(from + r * cols * bytes, cols * bytes,
-                             place + (row + r) * row_bytes + first_col * bytes);
+                file->write(from + r * cols * bytes, cols * bytes,
+                            place + (row + r) * row_bytes + first_col * bytes);
         }
     }
 }
 
 void CheckpointFile::write(const std::vector<CheckpointTensor>& tensors) {
-    file_.reset();
+    for (std::optional<RawFile>& file : data_) file.reset();
     for (size_t i = 0; i < tensors.size(); ++i) {
         sums_[i] = BlockSums(shapes_[i], checksum_block_rows(shapes_[i]));
         if (const Rows share = share_of(tensors[i], i); share.count > 0)
@@ -140,8 +197,10 @@ void CheckpointFile::write(const std::vector<CheckpointTensor>& tensors) {
 }
 
 void CheckpointFile::sync() {
-    if (file_) file_->sync();
-    file_.reset();
+    for (std::optional<RawFile>& file : data_) {
+        if (file) file->sync();
+        file.reset();
+    }
 }
 
 void CheckpointFile::publish() {
@@ -155,12 +214,22 @@ void CheckpointFile::publish() {
         for (size_t i = 0; i < places_.size(); next += sums_[i].size(), ++i)
             file.write(next, sums_[i].size() * int64_t(sizeof(uint64_t)), places_[i].checksums);
         file.sync();
+        sync_parts();
         publish_file(part_, path_);
     });
 }
 
+// What rank 0 let HDF5 write there, and the names, before a file links to them.
+void CheckpointFile::sync_parts() const {
+    if (parts_ == 0) return;
+    for (int64_t number = 0; number < parts_; ++number) RawFile::open_for_update(data_path(number)).sync();
+    sync_folder(parts_folder_);
+    sync_folder(fs::absolute(path_).parent_path().string());
+}
+
 void CheckpointFile::discard() const {
     std::error_code ignored;
+    if (!parts_folder_.empty()) fs::remove_all(parts_folder_, ignored);
     fs::remove(part_, ignored);
 }
 

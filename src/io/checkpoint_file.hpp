@@ -15,10 +15,11 @@ namespace coeus {
 
 class CheckpointFile {
 public:
-    /// Makes <path>.part with everything but elements and checksums. `dtype`: all arrays are stored in it;
-    /// none: each in its own. Collective; where it throws, it throws on all ranks.
+    /// Makes <path>.part, with `files` > 1 also so many part files (checkpoint_parts.hpp), with everything
+    /// but elements and checksums. `dtype`: all arrays are stored in it; none: each in its own. Collective;
+    /// where it throws, it throws on all ranks.
     CheckpointFile(std::string path, const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
-                   std::optional<Dtype> dtype, const Communicator& ranks);
+                   std::optional<Dtype> dtype, const Communicator& ranks, int64_t files = 1);
 
     const std::string& path() const { return path_; }
     /// Elements of all arrays.
@@ -37,21 +38,30 @@ public:
     void discard() const;
 
 private:
-    /// Places in the file: of the elements and of the checksums; -1 for an array without elements.
+    /// Places: of the elements in data_path(file), of the checksums in <path>.part; -1 for an array without
+    /// elements.
     struct Place {
-        int64_t elements = -1, checksums = -1;
+        int64_t file = 0, elements = -1, checksums = -1;
     };
-    static_assert(sizeof(Place) == 16);
-    std::vector<Place> lay_out(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) const;
+    static_assert(sizeof(Place) == 24);
+    int64_t bytes_of(size_t array) const;
+    std::string data_path(int64_t file) const;
+    void make_parts(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors);
+    void make_file(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors);
+    void add_arrays(hdf5::File& file, int64_t number, const std::vector<CheckpointTensor>& tensors);
+    void link_arrays(hdf5::File& file, const std::vector<CheckpointTensor>& tensors) const;
+    void sync_parts() const;
 
     std::string path_, part_;
+    int64_t parts_;  // 0: the elements are in <path>.part
+    std::string parts_folder_;
     std::vector<Dtype> types_;  // as stored
     std::vector<Shape> shapes_;
     const Communicator& ranks_;
     int64_t bytes_ = 0;
     std::vector<Place> places_;
-    std::optional<RawFile> file_;  // from the first write to sync()
-    std::vector<BlockSums> sums_;  // of what this rank has written
+    std::vector<std::optional<RawFile>> data_;  // from the first write to sync()
+    std::vector<BlockSums> sums_;               // of what this rank has written
     std::vector<std::byte> staging_;
 };
 

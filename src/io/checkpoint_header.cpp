@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which checkpoints there are, what they say of themselves, and whether their bytes are those that were
 // written.
-#include "checkpoint_format.hpp"
+#include "checkpoint_parts.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -64,6 +64,8 @@ std::string newest_weights(const std::string& folder) {
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
     const hdf5::File file = hdf5::File::open(path);
+    if (file.has_attribute("format") && file.string_attribute("format") == part_format_name)
+        throw ConfigError("{} is a part of a checkpoint; name the file beside its folder instead", path);
     if (!file.has_attribute("format") || file.string_attribute("format") != format_name)
         throw ConfigError("{} is an HDF5 file, but not a checkpoint of Coeus", path);
     if (const int64_t version = file.int_attribute("format_version"); version != format_version)
@@ -82,6 +84,9 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
         header.train.schedule_step = train.int_attribute("schedule_step");
     if (train.has_attribute("optimizer_step"))
         header.train.optimizer_step = train.int_attribute("optimizer_step");
+    header.parts = find_parts(file, header.train);
+    header.bytes = int64_t(fs::file_size(path));
+    for (const std::string& part : header.parts) header.bytes += int64_t(fs::file_size(part));
     header.full = file.has("optimizer");
     for (const char* top : {"model", "optimizer"}) {
         if (!file.has(top)) continue;

@@ -72,19 +72,25 @@ void require_contiguous(const hdf5::File& file, const std::vector<CheckpointTens
 void find_places(CheckpointContents& contents, const hdf5::File& file,
                  const std::vector<CheckpointTensor>& tensors) {
     const std::string& path = file.file();
-    contents.files = {path};
-    const int64_t file_bytes = RawFile::open(path).size();
+    std::map<std::string, int64_t> number_of, bytes_of;
     for (const CheckpointTensor& tensor : tensors) {
         const hdf5::Dataset elements = file.dataset(tensor.path);
         const hdf5::Dataset checksums = file.dataset(checksum_path(tensor.path));
         CheckpointContents::Array& array = contents.arrays.emplace_back();
+        const std::string stored_in = elements.stored_in();
+        if (const auto [at, is_new] = number_of.try_emplace(stored_in, int64_t(number_of.size())); is_new) {
+            contents.files.push_back(stored_in);
+            bytes_of[stored_in] = RawFile::open(stored_in).size();
+        }
+        array.file = number_of[stored_in];
         array.elements = elements.offset().value_or(-1);
         array.type = *tensor_type(elements.type());
         array.shape = elements.shape();
         array.block_rows = checksums.int_attribute(block_rows_attribute);
-        if (array.elements > file_bytes - array.shape.count() * size_of(array.type))
-            throw ConfigError("{} is damaged: {} would end beyond its {} bytes", path, tensor.path,
-                              file_bytes);
+        if (const int64_t bytes = bytes_of[stored_in];
+            array.elements > bytes - array.shape.count() * size_of(array.type))
+            throw ConfigError("{} is damaged: {} would end beyond the {} bytes of {}", path, tensor.path,
+                              bytes, stored_in);
         if (array.block_rows < 1 ||
             checksums.shape() != Shape{div_ceil(array.shape.rows(), array.block_rows)})
             throw ConfigError("{}: the checksums of {} do not fit it", path, tensor.path);
@@ -245,7 +251,7 @@ std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
     Reader reader{contents};
     std::vector<uint64_t> all;
     for (size_t i = 0; i < tensors.size(); ++i) {
-        require_shape(contents.files[0], tensors[i], contents.arrays[i].shape);
+        require_shape(contents.files.at(0), tensors[i], contents.arrays[i].shape);
         BlockSums sums(tensors[i].shape, contents.arrays[i].block_rows);
         if (tensors[i].local) reader.read(tensors[i], contents.arrays[i], share_of(tensors[i], i), sums);
         all.insert(all.end(), sums.sums().begin(), sums.sums().end());

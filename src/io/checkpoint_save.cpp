@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saving at once, and what becomes of the files of other steps.
 #include "checkpoint_file.hpp"
+#include "checkpoint_parts.hpp"
 #include "coeus/comm/together.hpp"
 
 #include <filesystem>
@@ -17,6 +18,7 @@ void remove_unfinished_files(const std::string& folder) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder, ignored))
         if (entry.path().string().ends_with(".h5.part")) fs::remove(entry.path(), ignored);
+    remove_unlinked_parts(folder);
 }
 
 /// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
@@ -68,7 +70,7 @@ Checkpoint::Saved Checkpoint::write(const std::string& path, const TrainRecord& 
     std::optional<CheckpointFile> file;
     remove_unfinished();
     try {
-        file.emplace(path, train, tensors, dtype, ranks_);
+        file.emplace(path, train, tensors, dtype, ranks_, files_);
         together(ranks_, [&] { file->write(tensors); });
         file->publish();
     } catch (const std::exception& error) {
@@ -82,6 +84,7 @@ void Checkpoint::saved(int64_t step) const {
     if (ranks_.rank() != 0) return;
     set_aside_later(folder_, step);
     remove_old(folder_, keep_latest_);
+    remove_unlinked_parts(folder_);
 }
 
 Checkpoint::Saved Checkpoint::save(const TrainRecord& train,

@@ -57,7 +57,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       schedule_(schedule_from_deck(config_, &notices_)),
-      checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world()) {
+      checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world(),
+                  config_.checkpoint.files) {
     apply(cpu_);
     const int64_t limit = memory_limit_bytes() / mpi.local_size();
     global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;

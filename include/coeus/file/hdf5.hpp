@@ -104,6 +104,8 @@ public:
     /// Position of the first byte in the file. Empty where the array is chunked, compressed, external,
     /// without elements or not yet allocated.
     std::optional<int64_t> offset() const;
+    /// The file in which it is stored: another one than file() where a link led there.
+    std::string stored_in() const;
 
     /// Reads elements [first, first + out.size()) of the flattened array. HDF5 converts the width, never
     /// between integers and floats: that is a ConfigError.
@@ -149,6 +151,9 @@ public:
     /// A contiguous array whose space in the file is allocated at once and not filled; groups on the path are
     /// made. Elements never written read as zero on most file systems, but nothing promises so.
     Dataset create_dataset(const std::string& path, Type type, const Shape& shape);
+    /// Lets `path` mean the object `target` of another file, whose name is relative to the folder of this
+    /// one.
+    void create_external_link(const std::string& path, const std::string& file, const std::string& target);
 
 protected:
     using Object::Object;

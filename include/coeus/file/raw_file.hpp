@@ -66,6 +66,9 @@ private:
 /// Renames a complete, synced file to its final name and makes the name itself durable.
 void publish_file(const std::string& part, const std::string& final_path);
 
+/// Makes the names in a folder durable.
+void sync_folder(const std::string& folder);
+
 /// Bytes that this user may still write in the file system of an existing folder.
 int64_t free_bytes(const std::string& folder);
 

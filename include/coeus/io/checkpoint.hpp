@@ -55,12 +55,13 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
 /// it throws, it throws on all of them.
 class Checkpoint {
 public:
-    /// `keep_latest`: how many full checkpoints stay after a save; 0: all. The folder is made by the first
-    /// save.
-    Checkpoint(std::string folder, int64_t keep_latest, const Communicator& ranks)
-        : folder_(std::move(folder)), keep_latest_(keep_latest), ranks_(ranks) {}
+    /// `keep_latest`: how many full checkpoints stay after a save; 0: all. `files`: over how many files the
+    /// arrays of one are spread; 1: all are in the one that is opened. The folder is made by the first save.
+    Checkpoint(std::string folder, int64_t keep_latest, const Communicator& ranks, int64_t files = 1)
+        : folder_(std::move(folder)), keep_latest_(keep_latest), files_(files), ranks_(ranks) {}
 
     const std::string& folder() const { return folder_; }
+    int64_t files() const { return files_; }
 
     struct Saved {
         std::string path;
@@ -96,7 +97,7 @@ private:
     Saved write(const std::string& path, const TrainRecord& train,
                 const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) const;
     std::string folder_;
-    int64_t keep_latest_;
+    int64_t keep_latest_, files_;
     const Communicator& ranks_;
 };
 
@@ -113,7 +114,9 @@ struct CheckpointHeader {
         hdf5::Type type;
         Shape shape;
     };
-    bool full = false;  ///< with optimizer
+    bool full = false;               ///< with optimizer
+    std::vector<std::string> parts;  ///< files that hold the arrays; none: this one does
+    int64_t bytes = 0;               ///< of the file and its parts
     TrainRecord train;
     std::vector<Array> arrays;  ///< in alphabetical order of their paths
 };

@@ -152,6 +152,7 @@ struct Config {
         std::string export_dtype = "float32";
         std::string async_mode = "disabled";
         int64_t keep_latest_k = 10;  ///< 0: all
+        int64_t files = 1;           ///< over which the arrays of one checkpoint are spread
         int64_t load_step = -1;      ///< -1: the newest
         Words exclude_from_loading;
         bool enable_first_step_checkpoint = false;

@@ -7,6 +7,7 @@
 #include "kinds.hpp"
 
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 namespace coeus::apps {
@@ -36,11 +37,16 @@ void verify(const std::string& path, const CheckpointHeader& header) {
 void show_checkpoint(const std::string& file, const InfoOptions& options) {
     const CheckpointHeader header = read_checkpoint_header(file);
     fmt::print("{}: checkpoint of Coeus, {}, {}\n", file,
-               header.full ? "weights and optimizer" : "weights alone", file_size(file));
+               header.full ? "weights and optimizer" : "weights alone", bytes_text(double(header.bytes)));
     int64_t parameters = 0;
     for (const auto& array : header.arrays)
         if (array.path.starts_with("model/")) parameters += array.shape.count();
+    if (!header.parts.empty())
+        info_line("files", fmt::format("this one and {} parts in {}", header.parts.size(),
+                                       std::filesystem::path(header.parts[0]).parent_path().string()));
     info_line("step", with_commas(header.train.step));
+    if (header.train.schedule_step) info_line("schedule step", with_commas(*header.train.schedule_step));
+    if (header.train.optimizer_step) info_line("optimizer step", with_commas(*header.train.optimizer_step));
     info_line("tokens seen", with_commas(header.train.tokens_seen));
     info_line("next sample", with_commas(header.train.sample));
     info_line("seed", std::to_string(header.train.seed));

@@ -103,9 +103,9 @@ void show_run_folder(const std::string& folder, const InfoOptions& options) {
             continue;
         }
         const CheckpointHeader header = read_checkpoint_header(file);
-        info_line("checkpoint",
-                  fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
-                              header.full ? "weights and optimizer" : "weights alone", file_size(file)));
+        info_line("checkpoint", fmt::format("{}: step {}, {}, {}", file, with_commas(header.train.step),
+                                            header.full ? "weights and optimizer" : "weights alone",
+                                            bytes_text(double(header.bytes))));
     }
     if (options.verify) info_line("verified", fmt::format("{} lines of metrics", with_commas(metrics.lines)));
 }

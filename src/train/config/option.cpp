@@ -11,6 +11,7 @@ namespace coeus::config {
 namespace {
 
 constexpr double max_degree = 65536;
+constexpr double max_files = 256;  // a process may have so many open anywhere
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 template <class T>
@@ -64,6 +65,8 @@ const Rule step_or_newest = {"at least 0, or -1 for the newest", [](double v) { 
                              [](double) { return -1.0; }};
 const Rule all_or_two = {"at least 2, or 0 to keep all", [](double v) { return v >= 2 || v == 0; },
                          [](double v) { return v < 0 ? 0.0 : 2.0; }};
+const Rule at_most_256 = {"from 1 to 256", [](double v) { return v >= 1 && v <= max_files; },
+                          [](double v) { return v < 1 ? 1.0 : max_files; }};
 const Rule degree = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max_degree; },
                      [](double v) { return v < 1 ? 1.0 : max_degree; }};
 const Rule degree_or_rest = {"from 1 to 65536, or -1 for the ranks that are left",

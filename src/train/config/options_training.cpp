@@ -142,6 +142,9 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.async_mode), "write checkpoints while training goes on")
             .one_of({"disabled", "async", "async_with_pinned_mem"}),
         works(COEUS_FIELD(checkpoint.keep_latest_k), "number of checkpoints kept; 0: all").obeys(all_or_two),
+        works(COEUS_FIELD(checkpoint.files),
+              "number of files of a checkpoint, for file systems where one is slow; step-*.h5 links to them")
+            .obeys(at_most_256),
         works(COEUS_FIELD(checkpoint.load_step), "resume from this step; -1: from the newest")
             .obeys(step_or_newest),
         works(COEUS_FIELD(checkpoint.exclude_from_loading),

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint_parts.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+namespace coeus::checkpoint_format {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* folder_attribute = "parts";
+constexpr const char* count_attribute = "files";
+constexpr const char* folder_ending = ".parts";
+
+/// The checkpoint to which a folder of parts belongs: "step-00000100" of "step-00000100.parts.1"; "" of
+/// others.
+std::string owner_of(const std::string& folder) {
+    const size_t ending = folder.find(folder_ending);
+    if (ending == std::string::npos) return "";
+    const std::string owner = folder.substr(0, ending),
+                      rest = folder.substr(ending + std::string(folder_ending).size());
+    const bool numbered = rest.empty() || (rest.size() > 1 && rest[0] == '.' &&
+                                           rest.find_first_not_of("0123456789", 1) == std::string::npos);
+    return numbered && (owner.starts_with("step-") || owner.starts_with("model-")) ? owner : "";
+}
+
+/// Whether a file links to this folder, or may do so: it cannot be read.
+bool may_link_to(const fs::path& path, const std::string& folder) {
+    if (!fs::exists(path)) return false;
+    try {
+        const hdf5::File file = hdf5::File::open(path.string());
+        return file.has_attribute(folder_attribute) && file.string_attribute(folder_attribute) == folder;
+    } catch (const std::exception&) {
+        return true;
+    }
+}
+
+bool is_linked(const fs::path& folder) {
+    const fs::path owner = folder.parent_path() / owner_of(folder.filename().string());
+    const auto links = [&](const char* ending) {
+        return may_link_to(owner.string() + ending, folder.filename().string());
+    };
+    return links(".h5") || links(".h5.abandoned");
+}
+
+void check_part(const std::string& path, const std::string& part, int64_t number, const TrainRecord& train) {
+    const hdf5::File file = hdf5::File::open(part);
+    if (!file.has_attribute("format") || file.string_attribute("format") != part_format_name)
+        throw ConfigError("{} is an HDF5 file, but no part of a checkpoint", part);
+    if (file.int_attribute("number") != number || file.int_attribute("step") != train.step ||
+        file.string_attribute("model") != train.model)
+        throw ConfigError("{} is part {} of another checkpoint, of step {}, not part {} of {}", part,
+                          file.int_attribute("number"), file.int_attribute("step"), number, path);
+}
+
+}  // namespace
+
+std::vector<int64_t> spread(const std::vector<int64_t>& array_bytes, int64_t parts) {
+    std::vector<size_t> order(array_bytes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return array_bytes[a] > array_bytes[b]; });
+    std::vector<int64_t> filled(size_t(parts), 0), part(array_bytes.size());
+    for (const size_t i : order) {
+        const auto least = std::min_element(filled.begin(), filled.end());
+        part[i] = least - filled.begin();
+        *least += array_bytes[i];
+    }
+    return part;
+}
+
+std::string make_parts_folder(const std::string& path) {
+    const std::string first = fs::path(path).replace_extension(folder_ending).string();
+    for (int number = 0;; ++number) {
+        const std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
+        std::error_code status;
+        if (fs::create_directory(folder, status)) return folder;
+        if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
+    }
+}
+
+std::string part_name(int64_t number) {
+    return fmt::format("{}.h5", number);
+}
+
+void write_parts_record(hdf5::File& file, const std::string& folder, int64_t parts) {
+    file.set_attribute(folder_attribute, fs::path(folder).filename().string());
+    file.set_attribute(count_attribute, parts);
+}
+
+void write_part_record(hdf5::File& part, int64_t number, const TrainRecord& train) {
+    part.set_attribute("format", part_format_name);
+    part.set_attribute("number", number);
+    part.set_attribute("step", train.step);
+    part.set_attribute("model", train.model);
+}
+
+std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& train) {
+    if (!file.has_attribute(folder_attribute)) return {};
+    // HDF5 looks beside the file itself, not beside a link to it
+    const fs::path path = fs::is_symlink(file.file()) ? fs::canonical(file.file()) : fs::path(file.file());
+    const fs::path folder = path.parent_path() / file.string_attribute(folder_attribute);
+    std::vector<std::string> parts;
+    for (int64_t number = 0; number < file.int_attribute(count_attribute); ++number) {
+        parts.push_back((folder / part_name(number)).string());
+        try {
+            check_part(file.file(), parts.back(), number, train);
+        } catch (const ConfigError& error) {
+            throw ConfigError("{} is not whole: {}", file.file(), error.what());
+        }
+    }
+    return parts;
+}
+
+void remove_unlinked_parts(const std::string& folder) {
+    std::error_code ignored;
+    std::vector<fs::path> unlinked;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+        if (entry.is_directory(ignored) && !owner_of(entry.path().filename().string()).empty() &&
+            !is_linked(entry.path()))
+            unlinked.push_back(entry.path());
+    for (const fs::path& parts : unlinked) fs::remove_all(parts, ignored);
+}
+
+}  // namespace coeus::checkpoint_format
