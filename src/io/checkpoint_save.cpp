@@ -99,7 +99,9 @@ Checkpoint::Saved Checkpoint::export_model(const TrainRecord& train,
     std::vector<CheckpointTensor> weights;
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.path.starts_with("model/")) weights.push_back(tensor);
-    return write((fs::path(folder_) / model_file_name(train.step)).string(), train, weights, dtype);
+    Saved done = write((fs::path(folder_) / model_file_name(train.step)).string(), train, weights, dtype);
+    if (ranks_.rank() == 0) remove_unlinked_parts(folder_);
+    return done;
 }
 
 }  // namespace coeus

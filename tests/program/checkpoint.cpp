@@ -86,6 +86,44 @@ TEST_CASE("program: checkpoints written while training goes on are those written
     }
 }
 
+TEST_CASE("program: checkpoints of several files do what those of one do") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), run = folder / "run";
+    const Arguments parts = saving + Arguments{"--checkpoint.files=3", "--checkpoint.keep_latest_k=2"};
+    train_tiny(folder / "one", data, saving);
+    train_tiny(run, data, parts + Arguments{steps(4)}, 2);
+    const Outcome resumed = train_tiny(run, data, parts + Arguments{"--checkpoint.async_mode=async"}, 1);
+    CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
+    const std::vector<std::string> expected = {
+        "model-00000004.h5", "model-00000004.parts", "model-00000006.h5", "model-00000006.parts",
+        "step-00000004.h5",  "step-00000004.parts",  "step-00000006.h5",  "step-00000006.parts"};
+    CHECK(files_in(run / "checkpoint") == expected);
+    const auto whole = read_metrics(folder / "one").losses(), spread = read_metrics(run).losses();
+    REQUIRE(spread.size() == 6);
+    for (size_t i = 0; i < 6; ++i) CHECK(relatively_close(spread[i], whole[i], 1e-5));
+    const std::string file = run / checkpoint_of(6);
+    const Outcome info = run_coeus({"info", file, "--verify"});
+    CHECK(info.exit_code == 0);
+    CHECK_THAT(info.output, Contains("this one and 3 parts in ") && Contains("match their checksums"));
+    // what is made of it, and by it
+    REQUIRE(run_coeus({"convert", file, (folder / "whole.h5").string()}).exit_code == 0);
+    const Outcome difference = run_coeus({"info", file, "--diff", (folder / "whole.h5").string()});
+    CHECK_THAT(difference.output, Contains("arrays in both, none differ"));
+    CHECK(run_coeus({"convert", run.string(), (folder / "hub").string()}).exit_code == 0);
+    // without a part it is damaged
+    fs::remove(run / "checkpoint/step-00000006.parts/2.h5");
+    const Outcome broken = run_coeus({"info", file});
+    CHECK(broken.exit_code == 2);
+    CHECK_THAT(broken.output, Contains("is not whole: ") && Contains("2.h5: there is no such file"));
+    const Outcome before = train_tiny(run, data, parts, 2);
+    CHECK(count_of("passed over: " + file + " is not whole", before.output) == 1);
+    CHECK_THAT(before.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
+    CHECK(files_in(run / "checkpoint").size() == 8);
+    const Outcome bad = run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.files=0"}));
+    CHECK_THAT(bad.output,
+               Contains("checkpoint.files = 0: must be from 1 to 256; the nearest valid value is 1"));
+}
+
 TEST_CASE("program: damaged and foreign checkpoints") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";

@@ -116,6 +116,37 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
     }
 }
 
+TEST_CASE("several files of a checkpoint are the same bytes whatever wrote them, and load anywhere") {
+    const Communicator world = Communicator::world("world");
+    const SharedFolder folder(world);
+    const char* const names[] = {"step-00000012.h5", "step-00000012.parts/0.h5", "step-00000012.parts/1.h5"};
+    const auto written = [&](Layout layout) { return fmt::format("{}/{}", folder.path, int(layout)); };
+    for (Layout layout : {Layout::replicated, Layout::rows, Layout::columns}) {
+        const Part part(world, layout, Dtype::f32, true);
+        const Checkpoint checkpoint(written(layout), 1, world, 2);
+        if (layout == Layout::rows) {
+            AsyncCheckpoint beside(checkpoint, world, part.tensors);
+            beside.begin(record);
+            CHECK(beside.finish().has_value());
+        } else {
+            checkpoint.save(record, part.tensors);
+        }
+        for (const char* name : names) {
+            INFO(name << ", layout " << int(layout));
+            const bool same = test::read_file(written(layout) + "/" + name) ==
+                              test::read_file(written(Layout::replicated) + "/" + name);
+            CHECK(same);
+        }
+        Part other(world, layout == Layout::rows ? Layout::columns : Layout::rows, Dtype::f32, false);
+        CHECK(checkpoint.load_newest(other.tensors)->train.sample == 96);
+        CHECK(other.wrong() == 0);
+        Part alone(Communicator::self(), Layout::replicated, Dtype::f32, false);
+        load_checkpoint(written(layout) + "/" + names[0], alone.tensors, Communicator::self());
+        CHECK(alone.wrong() == 0);
+        world.barrier();
+    }
+}
+
 TEST_CASE("damage is found by all ranks, and an error of one is the error of all") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
