@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/hints.hpp"
 
+#include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <sys/vfs.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace coeus {
@@ -40,7 +42,8 @@ std::vector<Place> places_of(const Config& config) {
 std::string hint_of(const Place& place) {
     const char* const better = "a local disk or a parallel file system (Lustre, GPFS, BeeGFS)";
     const bool in_memory = place.file_system == "tmpfs" || place.file_system == "ramfs";
-    if (place.file_system.empty() || (in_memory && !place.is_written)) return "";
+    const bool parallel = place.file_system == "lustre" || place.file_system == "gpfs";
+    if (place.file_system.empty() || parallel || (in_memory && !place.is_written)) return "";
     if (in_memory)
         return fmt::format(
             "{} lies in memory ({}): what the run writes takes memory from it and is lost when the "
@@ -100,6 +103,27 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
     return hints;
 }
 
+std::string striping_advice(const std::string& file_system, const std::string& folder,
+                            int64_t checkpoint_bytes, int64_t files) {
+    constexpr double bytes_per_stripe = 1024.0 * 1024 * 1024;
+    constexpr int64_t most_stripes = 64;
+    if (file_system == "gpfs")
+        return fmt::format(
+            "{} lies on GPFS, which stripes files by itself: there is nothing to set; where one file turns "
+            "out "
+            "slow, checkpoint.files spreads a checkpoint over several",
+            folder);
+    if (file_system != "lustre") return "";
+    const double file_bytes = double(checkpoint_bytes) / double(std::max<int64_t>(1, files));
+    const auto stripes =
+        std::clamp(int64_t(std::ceil(file_bytes / bytes_per_stripe)), int64_t(1), most_stripes);
+    return fmt::format(
+        "{} lies on Lustre: `lfs setstripe -c {} -S 4M {}` lets a file of {} be written to {} at a time; it "
+        "counts for files that are made after it",
+        folder, stripes, folder, bytes_text(file_bytes),
+        stripes == 1 ? "one target" : fmt::format("{} targets", stripes));
+}
+
 std::string file_system_of(const std::filesystem::path& path) {
     struct statfs found {};
     if (statfs(path.c_str(), &found) != 0) return "";
@@ -114,6 +138,8 @@ std::string file_system_of(const std::filesystem::path& path) {
         case 0x65735546: return "fuse";
         case 0x01021994: return "tmpfs";
         case 0x858458F6: return "ramfs";
+        case 0x0BD00BD0: return "lustre";
+        case 0x47504653: return "gpfs";
         default: return "";
     }
 }

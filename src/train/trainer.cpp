@@ -76,6 +76,12 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
             log::info("All {} steps read {}", config_.training.steps, passes);
         for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), config_)))
             log::info("Hint: {}", hint);
+        if (config_.checkpoint.enable && !config_.checkpoint.load_only)
+            if (const std::string advice =
+                    striping_advice(file_system_of(checkpoint_.folder()), checkpoint_.folder(),
+                                    full_state_bytes(), checkpoint_.files());
+                !advice.empty())
+                log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
     engine_.allocate(mesh_);
@@ -354,6 +360,11 @@ void Trainer::save_seed() {
         "without "
         "one, ranks start from the same weights for the same debug.seed",
         saved.path);
+}
+
+int64_t Trainer::full_state_bytes() const {
+    const Parameters& parameters = engine_.decoder().parameters();
+    return 3 * parameters.count() * size_of(parameters.types().master);  // with both moments
 }
 
 std::vector<CheckpointTensor> Trainer::weights() const {

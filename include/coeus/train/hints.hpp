@@ -36,9 +36,15 @@ StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& confi
 /// One line each, the gravest first; none where nothing is off.
 std::vector<std::string> start_hints(const StartFacts& facts);
 
+/// How files of this size should be striped in a folder of checkpoints on such a file system (as
+/// file_system_of() says): on Lustre over a target for each GiB, at most 64; "" where nothing is to be said.
+/// `files`: over how many a checkpoint is spread.
+std::string striping_advice(const std::string& file_system, const std::string& folder,
+                            int64_t checkpoint_bytes, int64_t files);
+
 /// Of an existing path where it is one that a run should not use without need: "nfs", "smb", "afs",
-/// "9p", "fuse" (mostly network storage), "tmpfs", "ramfs" (memory); else "": local disks and parallel file
-/// systems.
+/// "9p", "fuse" (mostly network storage), "tmpfs", "ramfs" (memory), or a parallel one: "lustre", "gpfs";
+/// else "": local disks, other parallel file systems.
 std::string file_system_of(const std::filesystem::path& path);
 
 }  // namespace coeus

@@ -46,6 +46,7 @@ private:
     void export_model();
     std::string export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype);
     void report_saved(const std::optional<SavedCheckpoint>& done);
+    int64_t full_state_bytes() const;
     std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
     void validate();

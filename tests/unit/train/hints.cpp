@@ -114,6 +114,25 @@ TEST_CASE("hints: where the run writes, and what it reads") {
     CHECK(file_system_of("/absent").empty());
 }
 
+TEST_CASE("hints: checkpoints on parallel file systems") {
+    constexpr int64_t gib = int64_t(1) << 30;
+    CHECK(striping_advice("lustre", "out/checkpoint", 96 * gib / 10, 1) ==
+          "out/checkpoint lies on Lustre: `lfs setstripe -c 10 -S 4M out/checkpoint` lets a file of 9.60 GiB "
+          "be "
+          "written to 10 targets at a time; it counts for files that are made after it");
+    CHECK_THAT(striping_advice("lustre", "c", 1000, 1),
+               Contains("-c 1 ") && Contains("to one target at a time"));
+    CHECK_THAT(striping_advice("lustre", "c", 16 * gib, 4), Contains("-c 4 ") && Contains("of 4.00 GiB"));
+    CHECK_THAT(striping_advice("lustre", "c", 900 * gib, 1), Contains("-c 64 "));
+    CHECK_THAT(striping_advice("gpfs", "c", 16 * gib, 1),
+               Contains("GPFS, which stripes files by itself") && Contains("checkpoint.files"));
+    for (const char* other : {"", "nfs", "tmpfs"}) CHECK(striping_advice(other, "c", gib, 1).empty());
+    // and nothing is said against them
+    StartFacts facts = good_facts();
+    facts.places = {{"job.dump_folder", "out", "lustre"}, {"checkpoint.folder", "c", "gpfs"}};
+    CHECK(start_hints(facts).empty());
+}
+
 TEST_CASE("hints: several, the gravest first") {
     StartFacts facts = good_facts();
     facts.debug_build = true;
