@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make bench` measures after the build: every micro-benchmark, tokenizers beside tiktoken's and Hugging Face's, then
+# What `make bench` measures after the build: every micro-benchmark, communication and checkpoints, tokenizers beside tiktoken's and Hugging Face's, then
 # whole training steps beside PyTorch.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,9 +12,11 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-for program in build/bench/mpi_*; do
-    echo "== $program on 2 ranks"
-    mpirun -n 2 --oversubscribe --bind-to none "$program"
+echo "== build/bench/mpi_overlap on 2 ranks"
+mpirun -n 2 --oversubscribe --bind-to none build/bench/mpi_overlap
+for ranks in 1 2 4; do
+    echo "== build/bench/mpi_checkpoint on $ranks ranks"
+    mpirun -n $ranks --oversubscribe --bind-to none build/bench/mpi_checkpoint
 done
 echo "== tokenizers"
 python3 bench/compare_tokenizers.py
