@@ -89,6 +89,10 @@ void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
     }
 }
 
+void RawFile::prefetch(int64_t bytes, int64_t offset) const {
+    posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // advice: reading works without it
+}
+
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
     const auto* next = static_cast<const char*>(from);
     while (bytes > 0) {
@@ -106,6 +110,10 @@ void RawFile::reserve(int64_t bytes) {
         if (errno == EOPNOTSUPP || errno == ENOSYS) return;
         fail(path_, "cannot be written");
     }
+}
+
+void RawFile::resize(int64_t bytes) {
+    if (ftruncate(descriptor_, bytes) != 0) fail(path_, "cannot be written");
 }
 
 void RawFile::sync() {

@@ -69,12 +69,14 @@ AsyncCheckpoint::AsyncCheckpoint(const Checkpoint& files, const Communicator& ra
 AsyncCheckpoint::~AsyncCheckpoint() {
     copied_.forget();
     written_.forget();
+    removed_.forget();
 }
 
 void AsyncCheckpoint::begin(const TrainRecord& train) {
     require(!file_, "a checkpoint begins while another one is under way");
     since_begin_.restart();
     waited_ = 0;
+    wait_for_removal();
     step_ = train.step;
     attempts_ = 1;
     const std::string path = files_.path_of(step_);
@@ -131,7 +133,14 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::finish() {
         waited_ += timer.seconds();
         finished = conclude();
     }
+    wait_for_removal();
     return finished;
+}
+
+void AsyncCheckpoint::wait_for_removal() {
+    removed_.join();
+    if (!not_removed_.empty()) log::warn("{}", not_removed_);
+    not_removed_.clear();
 }
 
 // Every rank has written its part, or could not.
@@ -159,7 +168,7 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
         state_ = State::idle;
         files_.fail(path, reason);
     }
-    files_.saved(step_);
+    removed_ = stream_.run([this, gone = files_.saved(step_)] { not_removed_ = remove_all(gone); });
     const double waited = waited_ + timer.seconds();
     SavedCheckpoint finished = {step_, {file_->path(), file_->bytes()}, since_begin_.seconds(), waited};
     file_.reset();

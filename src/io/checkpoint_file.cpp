@@ -26,14 +26,17 @@ void make_folder(const std::string& folder) {
 }
 
 /// Throws where the disk, a quota or a limit has no room for a file. HDF5 must not be the one to find out:
-/// it cannot close a file that it cannot write.
+/// it cannot close a file that it cannot write. What HDF5 writes is reserved; the elements' place is only
+/// when the file is laid out, as it takes a while to give back.
 void check_space(const std::string& path, int64_t element_bytes, size_t arrays) {
-    const int64_t needed = (1 << 20) + element_bytes + int64_t(arrays) * (16 << 10);
+    const int64_t headers = (1 << 20) + int64_t(arrays) * (16 << 10), needed = headers + element_bytes;
     const std::string folder = fs::absolute(path).parent_path().string();
     if (const int64_t there = free_bytes(folder); there < needed)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(needed)),
                                       folder, bytes_text(double(there))));
-    RawFile::create(path).reserve(needed);
+    RawFile file = RawFile::create(path);
+    file.reserve(headers);
+    file.resize(needed);
 }
 
 /// As HDF5 has left the file: it gives back what check_space took.

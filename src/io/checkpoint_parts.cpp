@@ -38,10 +38,12 @@ bool may_link_to(const fs::path& path, const std::string& folder) {
     }
 }
 
-bool is_linked(const fs::path& folder) {
+bool is_linked(const fs::path& folder, const std::vector<std::string>& gone) {
     const fs::path owner = folder.parent_path() / owner_of(folder.filename().string());
     const auto links = [&](const char* ending) {
-        return may_link_to(owner.string() + ending, folder.filename().string());
+        const std::string file = owner.string() + ending;
+        return std::find(gone.begin(), gone.end(), file) == gone.end() &&
+               may_link_to(file, folder.filename().string());
     };
     return links(".h5") || links(".h5.abandoned");
 }
@@ -115,14 +117,14 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     return parts;
 }
 
-void remove_unlinked_parts(const std::string& folder) {
+std::vector<std::string> unlinked_parts(const std::string& folder, const std::vector<std::string>& gone) {
     std::error_code ignored;
-    std::vector<fs::path> unlinked;
+    std::vector<std::string> unlinked;
     for (const auto& entry : fs::directory_iterator(folder, ignored))
         if (entry.is_directory(ignored) && !owner_of(entry.path().filename().string()).empty() &&
-            !is_linked(entry.path()))
+            !is_linked(entry.path(), gone))
             unlinked.push_back(entry.path());
-    for (const fs::path& parts : unlinked) fs::remove_all(parts, ignored);
+    return unlinked;
 }
 
 }  // namespace coeus::checkpoint_format

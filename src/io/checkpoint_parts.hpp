@@ -31,7 +31,8 @@ void write_part_record(hdf5::File& part, int64_t number, const TrainRecord& trai
 /// damaged or not this checkpoint's.
 std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& train);
 
-/// Removes the parts in a folder of checkpoints to which none of them links. Nothing may be under way.
-void remove_unlinked_parts(const std::string& folder);
+/// The folders of parts in a folder of checkpoints to which none of them links, but for those files that will
+/// be gone. Nothing may be under way.
+std::vector<std::string> unlinked_parts(const std::string& folder, const std::vector<std::string>& gone = {});
 
 }  // namespace coeus::checkpoint_format

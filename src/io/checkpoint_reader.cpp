@@ -211,6 +211,16 @@ struct Reader {
             file->read(to + r * cols * bytes, cols * bytes, place + r * row_bytes);
     }
 
+    /// Of whole rows, the next ones: they come from the disk while these are summed and converted.
+    void prefetch(const CheckpointTensor& tensor, const CheckpointContents::Array& array, int64_t row) const {
+        constexpr int64_t ahead = 4 << 20;
+        const int64_t row_bytes = array.shape.cols() * size_of(array.type);
+        const int64_t rest = (tensor.local.rows() - row) * row_bytes;
+        if (tensor.local.cols() == array.shape.cols() && rest > 0)
+            files[size_t(array.file)]->prefetch(std::min(ahead, rest),
+                                                array.elements + (tensor.first_row + row) * row_bytes);
+    }
+
     /// The tensor's part of an array; adds the sums of its share.
     void read(const CheckpointTensor& tensor, const CheckpointContents::Array& array, Rows share,
               BlockSums& sums) {
@@ -223,6 +233,7 @@ struct Reader {
             if (!in_place) staging.resize(size_t(count * cols * bytes));
             std::byte* const stored = in_place ? static_cast<std::byte*>(rows.data) : staging.data();
             read(stored, array, tensor.first_row + first, count, tensor.first_col, cols);
+            prefetch(tensor, array, first + count);
             const int64_t begin = std::max(first, share.first),
                           end = std::min(first + count, share.first + share.count);
             if (begin < end)

@@ -2,6 +2,7 @@
 // Saving at once, and what becomes of the files of other steps.
 #include "checkpoint_file.hpp"
 #include "checkpoint_parts.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 
 #include <filesystem>
@@ -14,11 +15,12 @@ using namespace checkpoint_format;
 namespace {
 
 /// What a killed run left behind.
-void remove_unfinished_files(const std::string& folder) {
+std::vector<std::string> unfinished_files(const std::string& folder) {
     std::error_code ignored;
+    std::vector<std::string> all = unlinked_parts(folder);
     for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.path().string().ends_with(".h5.part")) fs::remove(entry.path(), ignored);
-    remove_unlinked_parts(folder);
+        if (entry.path().string().ends_with(".h5.part")) all.push_back(entry.path());
+    return all;
 }
 
 /// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
@@ -33,20 +35,28 @@ void set_aside_later(const std::string& folder, int64_t step) {
     }
 }
 
-void remove_old(const std::string& folder, int64_t keep_latest) {
-    if (keep_latest <= 0) return;
+std::vector<std::string> old_files(const std::string& folder, int64_t keep_latest) {
+    std::vector<std::string> old;
+    if (keep_latest <= 0) return old;
     const std::vector<StepFile> all = list_checkpoints(folder);
-    for (int64_t i = 0; i < int64_t(all.size()) - keep_latest; ++i) {
-        std::error_code status;
-        fs::remove(all[size_t(i)].path, status);
-        if (status) log::warn("{} cannot be removed: {}", all[size_t(i)].path, status.message());
-    }
+    for (int64_t i = 0; i < int64_t(all.size()) - keep_latest; ++i) old.push_back(all[size_t(i)].path);
+    return old;
 }
 
 }  // namespace
 
+std::string remove_all(const std::vector<std::string>& paths) {
+    std::vector<std::string> failures;
+    for (const std::string& path : paths) {
+        std::error_code status;
+        fs::remove_all(path, status);
+        if (status) failures.push_back(fmt::format("{} cannot be removed: {}", path, status.message()));
+    }
+    return join(failures, "; ");
+}
+
 void Checkpoint::remove_unfinished() const {
-    if (ranks_.rank() == 0) remove_unfinished_files(folder_);
+    if (ranks_.rank() == 0) remove_all(unfinished_files(folder_));
 }
 
 std::string Checkpoint::path_of(int64_t step) const {
@@ -80,17 +90,21 @@ Checkpoint::Saved Checkpoint::write(const std::string& path, const TrainRecord& 
     return {path, file->bytes()};
 }
 
-void Checkpoint::saved(int64_t step) const {
-    if (ranks_.rank() != 0) return;
+std::vector<std::string> Checkpoint::saved(int64_t step) const {
+    if (ranks_.rank() != 0) return {};
     set_aside_later(folder_, step);
-    remove_old(folder_, keep_latest_);
-    remove_unlinked_parts(folder_);
+    std::vector<std::string> gone = old_files(folder_, keep_latest_);
+    // a file goes before its parts: what has a good name is whole
+    const std::vector<std::string> parts = unlinked_parts(folder_, gone);
+    gone.insert(gone.end(), parts.begin(), parts.end());
+    return gone;
 }
 
 Checkpoint::Saved Checkpoint::save(const TrainRecord& train,
                                    const std::vector<CheckpointTensor>& tensors) const {
     Saved done = write(path_of(train.step), train, tensors, std::nullopt);
-    saved(train.step);
+    if (const std::string failures = remove_all(saved(train.step)); !failures.empty())
+        log::warn("{}", failures);
     return done;
 }
 
@@ -100,7 +114,7 @@ Checkpoint::Saved Checkpoint::export_model(const TrainRecord& train,
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.path.starts_with("model/")) weights.push_back(tensor);
     Saved done = write((fs::path(folder_) / model_file_name(train.step)).string(), train, weights, dtype);
-    if (ranks_.rank() == 0) remove_unlinked_parts(folder_);
+    if (ranks_.rank() == 0) remove_all(unlinked_parts(folder_));
     return done;
 }
 

@@ -31,9 +31,14 @@ public:
     /// Reads or writes everything, or throws SystemError.
     void read(void* to, int64_t bytes, int64_t offset) const;
     void write(const void* from, int64_t bytes, int64_t offset);
+    /// Lets the system begin to fetch what will be read soon.
+    void prefetch(int64_t bytes, int64_t offset) const;
     /// Reserves space for [0, bytes), so that a full disk is noticed before the first write; file systems
     /// that cannot reserve are left alone.
     void reserve(int64_t bytes);
+    /// Cuts it off, or lengthens it without taking space; SystemError where a limit on the size of files
+    /// forbids it.
+    void resize(int64_t bytes);
     /// Returns when the content is on the disk.
     void sync();
 

@@ -2,7 +2,8 @@
 // AsyncCheckpoint: saving while training goes on.
 //
 //   main thread     lays the file out | next step's forward and backward | its update | ...   | publishes
-//   beside it                           copies what the update will change | writes the copies
+//   beside it                           copies what the update will change | writes the copies  | removes old
+//   ones
 //
 // The copies hide behind the forward and the backward, which leave weights and moments alone; the thread
 // beside it calls neither MPI nor HDF5.
@@ -55,6 +56,7 @@ public:
 private:
     enum class State : int64_t { idle, running, written, failed };
     void write_beside();
+    void wait_for_removal();
     std::optional<SavedCheckpoint> conclude();
 
     const Checkpoint& files_;
@@ -67,9 +69,9 @@ private:
     Timer since_begin_;
     double waited_ = 0;
     std::atomic<State> state_ = State::idle;
-    std::string failure_;
+    std::string failure_, not_removed_;
     Stream stream_{Stream::Mode::threaded};  // ends before what its work refers to
-    Pending copied_, written_;
+    Pending copied_, written_, removed_;
 };
 
 }  // namespace coeus

@@ -75,11 +75,12 @@ public:
                        Dtype dtype) const;
 
     /// For who writes by himself (async_checkpoint.hpp): the file of a step, what is to be done when it
-    /// stands under its name, and the error that save() would throw.
+    /// stands under its name (returns what is to be removed, with rank 0), and the error that save() would
+    /// throw.
     std::string path_of(int64_t step) const;
     /// What a killed run left behind. Nothing may be under way.
     void remove_unfinished() const;
-    void saved(int64_t step) const;
+    std::vector<std::string> saved(int64_t step) const;
     [[noreturn]] void fail(const std::string& path, const std::string& reason) const;
 
     struct Loaded {
@@ -100,6 +101,10 @@ private:
     int64_t keep_latest_, files_;
     const Communicator& ranks_;
 };
+
+/// Removes files and folders, which takes a while where they are large; what could not be removed, in words,
+/// or "".
+std::string remove_all(const std::vector<std::string>& paths);
 
 /// Loads exactly these arrays from a file, full or model only, converting between floating types.
 /// ConfigError: not a checkpoint, truncated, a checksum that does not match (names array and rows), another
