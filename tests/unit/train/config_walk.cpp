@@ -118,7 +118,7 @@ const std::vector<Walk> table = {
         "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
         "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
         "enable_first_step_checkpoint=true", "load_only=true", "create_seed_checkpoint=true", "async_mode=async",
-        "async_mode=async_with_pinned_mem", "last_save_in_hf=true", "exclude_from_loading=lr_scheduler"}},
+        "async_mode=async_with_pinned_mem", "last_save_in_hf=true", "exclude_from_loading=lr_scheduler", "files=2"}},
     {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "interval_type=seconds"}},
     {"checkpoint", idle, {"enable_ft_dataloader_checkpoints=true"}},
     {"checkpoint", so, {"interval_type=steps"}},
