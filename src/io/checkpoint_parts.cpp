@@ -77,7 +77,7 @@ std::vector<int64_t> spread(const std::vector<int64_t>& array_bytes, int64_t par
 std::string make_parts_folder(const std::string& path) {
     const std::string first = fs::path(path).replace_extension(folder_ending).string();
     for (int number = 0;; ++number) {
-        const std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
+        std::string folder = number == 0 ? first : fmt::format("{}.{}", first, number);
         std::error_code status;
         if (fs::create_directory(folder, status)) return folder;
         if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder, status.message()));
