@@ -95,6 +95,7 @@ bool looks_like_tiktoken(const std::string& line) {
 }
 
 Show kind_of_hdf5(const std::string& path) {
+    require_sound_layout(path);
     const hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format")) return show_checkpoint;
     if (file.has("tokens")) return show_token_file;

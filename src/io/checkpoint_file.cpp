@@ -39,9 +39,10 @@ void check_space(const std::string& path, int64_t element_bytes, size_t arrays) 
     file.resize(needed);
 }
 
-/// As HDF5 has left the file: it gives back what check_space took.
-void reserve_written(const std::string& path) {
+/// A file as HDF5 has left it, in which these ranges are filled later. HDF5 gives back what check_space took.
+void seal(const std::string& path, const std::vector<ByteRange>& later) {
     RawFile file = RawFile::open_for_update(path);
+    append_layout_guard(file, later);
     file.reserve(file.size());
 }
 
@@ -128,7 +129,7 @@ void CheckpointFile::make_parts(const TrainRecord& train, const std::vector<Chec
         write_part_record(part, number, train);
         add_arrays(part, number, tensors);
         part.close();
-        reserve_written(data_path(number));
+        seal(data_path(number), elements_in(number));
     }
 }
 
@@ -147,7 +148,10 @@ void CheckpointFile::make_file(const TrainRecord& train, const std::vector<Check
         places_[i].checksums = checksums.offset().value_or(-1);
     }
     file.close();
-    reserve_written(part_);
+    std::vector<ByteRange> later = parts_ > 0 ? std::vector<ByteRange>{} : elements_in(0);
+    for (size_t i = 0; i < tensors.size(); ++i)
+        later.push_back({places_[i].checksums, sums_[i].size() * int64_t(sizeof(uint64_t))});
+    seal(part_, later);
 }
 
 // Those that belong into this one of the files of elements.
@@ -166,6 +170,13 @@ void CheckpointFile::link_arrays(hdf5::File& file, const std::vector<CheckpointT
     for (size_t i = 0; i < tensors.size(); ++i)
         file.create_external_link(tensors[i].path, (folder / part_name(places_[i].file)).string(),
                                   "/" + tensors[i].path);
+}
+
+std::vector<ByteRange> CheckpointFile::elements_in(int64_t file) const {
+    std::vector<ByteRange> ranges;
+    for (size_t i = 0; i < places_.size(); ++i)
+        if (places_[i].file == file) ranges.push_back({places_[i].elements, bytes_of(i)});
+    return ranges;
 }
 
 void CheckpointFile::write(size_t array, Tensor rows, int64_t first_row, int64_t first_col) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "checkpoint_format.hpp"
-#include "coeus/file/raw_file.hpp"
+#include "layout_guard.hpp"
 
 #include <optional>
 
@@ -50,6 +50,7 @@ private:
     void make_file(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors);
     void add_arrays(hdf5::File& file, int64_t number, const std::vector<CheckpointTensor>& tensors);
     void link_arrays(hdf5::File& file, const std::vector<CheckpointTensor>& tensors) const;
+    std::vector<ByteRange> elements_in(int64_t file) const;
     void sync_parts() const;
 
     std::string path_, part_;

@@ -63,6 +63,7 @@ std::string newest_weights(const std::string& folder) {
 }
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
+    require_sound_layout(path);
     const hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format") && file.string_attribute("format") == part_format_name)
         throw ConfigError("{} is a part of a checkpoint; name the file beside its folder instead", path);

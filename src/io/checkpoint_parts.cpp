@@ -31,6 +31,7 @@ std::string owner_of(const std::string& folder) {
 bool may_link_to(const fs::path& path, const std::string& folder) {
     if (!fs::exists(path)) return false;
     try {
+        require_sound_layout(path.string());
         const hdf5::File file = hdf5::File::open(path.string());
         return file.has_attribute(folder_attribute) && file.string_attribute(folder_attribute) == folder;
     } catch (const std::exception&) {
@@ -49,6 +50,7 @@ bool is_linked(const fs::path& folder, const std::vector<std::string>& gone) {
 }
 
 void check_part(const std::string& path, const std::string& part, int64_t number, const TrainRecord& train) {
+    require_sound_layout(part);
     const hdf5::File file = hdf5::File::open(part);
     if (!file.has_attribute("format") || file.string_attribute("format") != part_format_name)
         throw ConfigError("{} is an HDF5 file, but no part of a checkpoint", part);

@@ -31,6 +31,8 @@ struct TrainRecord {
     std::string model;    ///< description from which the model can be built again
     /// Steps that the learning-rate schedule and the optimizer's bias correction have seen; none: `step`.
     std::optional<int64_t> schedule_step, optimizer_step;
+
+    bool operator==(const TrainRecord&) const = default;
 };
 
 /// One array of the state: what it is called in the file, and what this rank holds of it. Every rank lists
@@ -125,6 +127,10 @@ struct CheckpointHeader {
     TrainRecord train;
     std::vector<Array> arrays;  ///< in alphabetical order of their paths
 };
+/// ConfigError where a checkpoint's bytes beside elements and checksums are not those that were written:
+/// before HDF5 sees them, which may crash then. Files of other programs and earlier versions pass. Not
+/// collective.
+void require_sound_layout(const std::string& path);
 /// Not collective. ConfigError where the file is no sound checkpoint; checksums are not looked at.
 CheckpointHeader read_checkpoint_header(const std::string& path);
 

@@ -2,6 +2,7 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/io/async_checkpoint.hpp"
+#include "support/checkpoint_state.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,57 +12,15 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
-#include <deque>
 #include <filesystem>
 
 using namespace coeus;
 using Catch::Matchers::Contains;
+using coeus::test::CheckpointState;
+using coeus::test::record_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A small state in memory: three weights with their moments.
-struct State {
-    std::deque<OwnedTensor> memory;
-    std::vector<CheckpointTensor> tensors;
-
-    explicit State(Dtype dtype, double start = 0.5, int64_t vocabulary = 9) {
-        for (const char* group : {"model/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"}) {
-            add(group + std::string("tok_embeddings.weight"), dtype, {vocabulary, 4}, start += 1);
-            add(group + std::string("layers.0.attention.wq.weight"), dtype, {4, 4}, start += 1);
-            add(group + std::string("norm.weight"), dtype, {4}, start += 1);
-        }
-    }
-    void add(const std::string& path, Dtype dtype, const Shape& shape, double start) {
-        const Tensor t = memory.emplace_back(dtype, shape);
-        for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, start + double(i) / 7);
-        tensors.push_back({.path = path, .shape = shape, .local = t});
-    }
-    std::string bytes() const {
-        std::string all;
-        for (const auto& t : tensors)
-            all.append(static_cast<const char*>(t.local.data), size_t(t.local.bytes()));
-        return all;
-    }
-    void set_bytes(const std::string& all) {
-        size_t at = 0;
-        for (const auto& t : tensors) {
-            std::memcpy(t.local.data, all.data() + at, size_t(t.local.bytes()));
-            at += size_t(t.local.bytes());
-        }
-    }
-};
-
-TrainRecord record(int64_t step) {
-    return {.step = step,
-            .tokens_seen = step * 4096,
-            .seed = 42,
-            .sample = step * 8,
-            .deck = "[training]\nsteps = 10\n",
-            .version = "0.1.0",
-            .model = R"({"name": "llama3"})"};
-}
 
 /// Flips one bit in the bytes of an array.
 void flip(const std::string& path, const std::string& array, int64_t element_byte) {
@@ -89,12 +48,12 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder / "deep/checkpoint", 0, self);
-    const State saved(dtype);
-    const std::string path = checkpoint.save(record(100), saved.tensors).path;
+    const CheckpointState saved(dtype);
+    const std::string path = checkpoint.save(record_of(100), saved.tensors).path;
     CHECK(path == (folder / "deep/checkpoint/step-00000100.h5").string());
     CHECK(files_in(folder / "deep/checkpoint") == std::vector<std::string>{"step-00000100.h5"});
 
-    State loaded(dtype, -3);
+    CheckpointState loaded(dtype, -3);
     const auto found = checkpoint.load_newest(loaded.tensors);
     REQUIRE(found.has_value());
     CHECK(found->path == path);
@@ -113,8 +72,8 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
 TEST_CASE("checkpoint: other programs read it", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const State saved(Dtype::bf16);
-    const std::string path = Checkpoint(folder.path(), 0, self).save(record(3), saved.tensors).path;
+    const CheckpointState saved(Dtype::bf16);
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record_of(3), saved.tensors).path;
     const auto dump = test::run_shell("h5dump -d /model/norm.weight -g /train " + path);
     if (dump.exit_code == 127) return;
     CHECK(dump.exit_code == 0);
@@ -139,15 +98,15 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
-    const State saved(Dtype::f32);
-    checkpoint.save(record(1), saved.tensors);
-    State wide(Dtype::f64, -3);
+    const CheckpointState saved(Dtype::f32);
+    checkpoint.save(record_of(1), saved.tensors);
+    CheckpointState wide(Dtype::f64, -3);
     REQUIRE(checkpoint.load_newest(wide.tensors));
     for (size_t i = 0; i < saved.tensors.size(); ++i)
         for (int64_t k = 0; k < saved.tensors[i].local.count(); ++k)
             REQUIRE(element(wide.tensors[i].local, k) == element(saved.tensors[i].local, k));
 
-    const std::string path = checkpoint.export_model(record(1), saved.tensors, Dtype::bf16).path;
+    const std::string path = checkpoint.export_model(record_of(1), saved.tensors, Dtype::bf16).path;
     CHECK(fs::path(path).filename() == "model-00000001.h5");
     const CheckpointHeader header = read_checkpoint_header(path);
     CHECK_FALSE(header.full);
@@ -159,7 +118,7 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     for (size_t k = 0; k < values.size(); ++k)
         REQUIRE(values[k] == float(bf16(float(element(saved.tensors[0].local, int64_t(k))))));
     // weights alone can be a start
-    State start(Dtype::f32, -3);
+    CheckpointState start(Dtype::f32, -3);
     start.tensors.resize(3);
     CHECK(load_checkpoint(path, start.tensors, self).step == 1);
     CHECK(element(start.tensors[2].local, 0) == 3.5);
@@ -169,18 +128,18 @@ TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
-    State state(Dtype::f32);
+    CheckpointState state(Dtype::f32);
     CHECK_FALSE(checkpoint.load_newest(state.tensors).has_value());
     CHECK_THROWS_WITH(newest_weights(folder.path()), Contains("has no checkpoint"));
-    checkpoint.save(record(9), state.tensors);
-    checkpoint.save(record(10), State(Dtype::f32, 7).tensors);
-    checkpoint.export_model(record(11), state.tensors, Dtype::f32);
+    checkpoint.save(record_of(9), state.tensors);
+    checkpoint.save(record_of(10), CheckpointState(Dtype::f32, 7).tensors);
+    checkpoint.export_model(record_of(11), state.tensors, Dtype::f32);
     test::write_file(folder / "step-00000099.h5.part", "half");
     test::write_file(folder / "step-x.h5", "no number");
     CHECK(checkpoint.load_newest(state.tensors)->train.step == 10);
-    CHECK(state.bytes() == State(Dtype::f32, 7).bytes());
+    CHECK(state.bytes() == CheckpointState(Dtype::f32, 7).bytes());
     CHECK(checkpoint.load_step(9, state.tensors).train.step == 9);
-    CHECK(state.bytes() == State(Dtype::f32).bytes());
+    CHECK(state.bytes() == CheckpointState(Dtype::f32).bytes());
     CHECK_THROWS_WITH(checkpoint.load_step(8, state.tensors),
                       Contains("checkpoint.load_step = 8: there is no checkpoint of step 8 in ") &&
                           Contains("; there are: 9, 10"));
@@ -190,12 +149,12 @@ TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
 TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const State state(Dtype::f32);
-    Checkpoint(folder.path(), 0, self).export_model(record(1), state.tensors, Dtype::f32);
-    for (int64_t step : {1, 2, 3, 4}) Checkpoint(folder.path(), 2, self).save(record(step), state.tensors);
+    const CheckpointState state(Dtype::f32);
+    Checkpoint(folder.path(), 0, self).export_model(record_of(1), state.tensors, Dtype::f32);
+    for (int64_t step : {1, 2, 3, 4}) Checkpoint(folder.path(), 2, self).save(record_of(step), state.tensors);
     CHECK(files_in(folder.path()) ==
           std::vector<std::string>{"model-00000001.h5", "step-00000003.h5", "step-00000004.h5"});
-    Checkpoint(folder.path(), 0, self).save(record(5), state.tensors);
+    Checkpoint(folder.path(), 0, self).save(record_of(5), state.tensors);
     CHECK(list_checkpoints(folder.path()).size() == 3);
     CHECK(list_checkpoints(folder / "nowhere").empty());
 }
@@ -204,9 +163,9 @@ TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
-    const State good(Dtype::f32), newer(Dtype::f32, 20);
-    const std::string older = checkpoint.save(record(1), good.tensors).path;
-    const std::string newest = checkpoint.save(record(2), newer.tensors).path;
+    const CheckpointState good(Dtype::f32), newer(Dtype::f32, 20);
+    const std::string older = checkpoint.save(record_of(1), good.tensors).path;
+    const std::string newest = checkpoint.save(record_of(2), newer.tensors).path;
     SECTION("truncated") {
         const double share = GENERATE(0.0, 0.01, 0.3, 0.7, 0.9999);
         truncate(newest, share);
@@ -227,7 +186,7 @@ TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
     SECTION("a flipped checksum") {
         flip(newest, "checksum/model/norm.weight", 0);
     }
-    State state(Dtype::f32, -3);
+    CheckpointState state(Dtype::f32, -3);
     const auto found = checkpoint.load_newest(state.tensors);
     REQUIRE(found);
     CHECK(found->path == older);
@@ -242,9 +201,9 @@ TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
 TEST_CASE("checkpoint: damage is located", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    State state(Dtype::f32);
+    CheckpointState state(Dtype::f32);
     state.add("model/wide.weight", Dtype::f32, {5, 1 << 19}, 0);  // blocks of 2 rows
-    const std::string path = Checkpoint(folder.path(), 0, self).save(record(1), state.tensors).path;
+    const std::string path = Checkpoint(folder.path(), 0, self).save(record_of(1), state.tensors).path;
     flip(path, "model/wide.weight", (3 * (int64_t(1) << 19) + 17) * 4);
     flip(path, "model/norm.weight", 1);
     int64_t last = 0;
@@ -268,9 +227,9 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
-    checkpoint.save(record(5), State(Dtype::f32).tensors);
+    checkpoint.save(record_of(5), CheckpointState(Dtype::f32).tensors);
     SECTION("another shape") {
-        State other(Dtype::f32, 0, 10);
+        CheckpointState other(Dtype::f32, 0, 10);
         CHECK_THROWS_WITH(
             checkpoint.load_newest(other.tensors),
             Contains("step-00000005.h5 is of another model: tok_embeddings.weight is [9, 4] in the file, "
@@ -278,25 +237,25 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
         CHECK_THROWS_AS(checkpoint.load_newest(other.tensors), ConfigError);
     }
     SECTION("a parameter more in the model") {
-        State other(Dtype::f32);
+        CheckpointState other(Dtype::f32);
         other.add("model/layers.1.attention.wq.weight", Dtype::f32, {4, 4}, 0);
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
                           Contains("it has no model/layers.1.attention.wq.weight, which this model has"));
     }
     SECTION("a parameter more in the file") {
-        State other(Dtype::f32);
+        CheckpointState other(Dtype::f32);
         other.tensors.erase(other.tensors.begin());
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
                           Contains("it has tok_embeddings.weight, which this model does not have"));
     }
     SECTION("integers") {
-        State other(Dtype::i32);
+        CheckpointState other(Dtype::i32);
         CHECK_THROWS_WITH(checkpoint.load_newest(other.tensors),
                           Contains("model/tok_embeddings.weight holds float32"));
     }
     SECTION("weights alone do not resume") {
-        State state(Dtype::f32);
-        const std::string path = checkpoint.export_model(record(5), state.tensors, Dtype::f32).path;
+        CheckpointState state(Dtype::f32);
+        const std::string path = checkpoint.export_model(record_of(5), state.tensors, Dtype::f32).path;
         CHECK_THROWS_WITH(load_checkpoint(path, state.tensors, self),
                           Contains("holds weights alone, without the optimizer's state"));
     }
@@ -310,7 +269,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
                           Contains("format version 2; this program reads version 1"));
     }
     SECTION("absent") {
-        State state(Dtype::f32);
+        CheckpointState state(Dtype::f32);
         CHECK_THROWS_WITH(load_checkpoint(folder / "no.h5", state.tensors, self),
                           Contains("no.h5: there is no such file"));
     }
@@ -320,8 +279,8 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 0, self);
-    const State saved(Dtype::f32);
-    const std::string path = checkpoint.save(record(1), saved.tensors).path;
+    const CheckpointState saved(Dtype::f32);
+    const std::string path = checkpoint.save(record_of(1), saved.tensors).path;
     const auto repack = [&](const std::string& how, const std::string& from, const std::string& to) {
         return test::run_shell(fmt::format("h5repack {} '{}' '{}'", how, from, to)).exit_code;
     };
@@ -329,7 +288,7 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     const int status = repack("-f model/tok_embeddings.weight:GZIP=5", path, newest);
     if (status == 127) return;
     REQUIRE(status == 0);
-    State state(Dtype::f32, -3);
+    CheckpointState state(Dtype::f32, -3);
     // not passed over: nothing of it is lost
     CHECK_THROWS_WITH(
         checkpoint.load_newest(state.tensors),
@@ -346,10 +305,10 @@ TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") 
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const Checkpoint checkpoint(folder.path(), 1, self);
-    const State small(Dtype::f32);
-    State large(Dtype::f32);
+    const CheckpointState small(Dtype::f32);
+    CheckpointState large(Dtype::f32);
     large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
-    const std::string good = checkpoint.save(record(1), small.tensors).path;
+    const std::string good = checkpoint.save(record_of(1), small.tensors).path;
     const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
     const Checkpoint filling(folder.path(), 1, self, GENERATE(1, 2));
     const std::string message_file = folder / "message";
@@ -359,7 +318,7 @@ TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") 
         const rlimit bound{limit, limit};
         setrlimit(RLIMIT_FSIZE, &bound);
         try {
-            filling.save(record(2), large.tensors);
+            filling.save(record_of(2), large.tensors);
         } catch (const SystemError& error) {
             test::write_file(message_file, error.what());
         }
@@ -379,17 +338,18 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
     const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    State state(dtype);
+    CheckpointState state(dtype);
     state.add("model/wide.weight", dtype, {700, 1000}, 0);
-    const std::string at_once = Checkpoint(folder / "at_once", 0, self).save(record(3), state.tensors).path;
+    const std::string at_once =
+        Checkpoint(folder / "at_once", 0, self).save(record_of(3), state.tensors).path;
     const std::string before = state.bytes();
     const Checkpoint checkpoint(folder / "beside", 2, self);
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     CHECK_FALSE(beside.poll());
     CHECK_FALSE(beside.finish());
     for (int64_t step : {1, 2, 3}) {
-        beside.begin(record(step));
-        CHECK_THROWS_AS(beside.begin(record(step + 1)), LogicError);
+        beside.begin(record_of(step));
+        CHECK_THROWS_AS(beside.begin(record_of(step + 1)), LogicError);
         beside.wait_for_copies();
         state.set_bytes(std::string(before.size(), 1));  // what was copied counts
         std::optional<SavedCheckpoint> done;
@@ -411,12 +371,12 @@ TEST_CASE("checkpoint: what cannot be written beside is tried twice, and leaves 
           "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const State state(Dtype::f32);
+    const CheckpointState state(Dtype::f32);
     const Checkpoint checkpoint(folder.path(), 0, self);
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
-    beside.begin(record(1));
+    beside.begin(record_of(1));
     beside.finish();
-    beside.begin(record(2));
+    beside.begin(record_of(2));
     fs::remove(checkpoint.path_of(2) + ".part");
     std::string message;
     try {
@@ -429,7 +389,7 @@ TEST_CASE("checkpoint: what cannot be written beside is tried twice, and leaves 
                             Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
     CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
     // and the next one is as good as ever
-    beside.begin(record(3));
+    beside.begin(record_of(3));
     CHECK(beside.finish().has_value());
     CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
 }
@@ -437,7 +397,7 @@ TEST_CASE("checkpoint: what cannot be written beside is tried twice, and leaves 
 TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    State state(Dtype::f32);
+    CheckpointState state(Dtype::f32);
     state.add("model/wide.weight", Dtype::f32, {700, 1000}, 0);
     const int64_t parts = GENERATE(1, 3);
     for (int64_t round = 0; round < 5; ++round) {
@@ -445,7 +405,7 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
         const pid_t child = fork();
         if (child == 0) {
             for (int64_t step = first;; ++step)
-                Checkpoint(folder.path(), 3, self, parts).save(record(step), state.tensors);
+                Checkpoint(folder.path(), 3, self, parts).save(record_of(step), state.tensors);
         }
         // killed while it writes the file after the first one that is seen
         while (list_checkpoints(folder.path()).empty() || list_checkpoints(folder.path()).back().step < first)
@@ -459,7 +419,7 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
     }
     // what the killed runs left is removed by the next save
     test::write_file(folder / "step-00000077.h5.part", "half");
-    Checkpoint(folder.path(), 1, self, parts).save(record(99), state.tensors);
+    Checkpoint(folder.path(), 1, self, parts).save(record_of(99), state.tensors);
     std::vector<std::string> left = {"step-00000099.h5"};
     if (parts > 1) left.push_back("step-00000099.parts");
     CHECK(files_in(folder.path()) == left);
@@ -468,11 +428,11 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
 TEST_CASE("checkpoint: places that cannot be written", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const State state(Dtype::f32);
+    const CheckpointState state(Dtype::f32);
     test::write_file(folder / "file", "in the way");
     CHECK_THROWS_WITH(
-        Checkpoint(folder / "file/checkpoint", 0, self).save(record(1), state.tensors),
+        Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
         Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
-    CHECK_THROWS_AS(Checkpoint(folder / "file/checkpoint", 0, self).save(record(1), state.tensors),
+    CHECK_THROWS_AS(Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
                     SystemError);
 }
