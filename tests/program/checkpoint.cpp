@@ -179,7 +179,8 @@ TEST_CASE("program: a full disk while saving") {
     // told to do without its files of shared memory
     std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash '" COEUS_PROGRAM "'";
     for (const std::string& word : tiny_run(run, data, saving)) command += " '" + word + "'";
-    const Outcome full = run_shell(command);
+    const std::string mode = GENERATE("disabled", "async");
+    const Outcome full = run_shell(command + " --checkpoint.async_mode=" + mode);
     INFO(full.output);
     CHECK(full.exit_code == 3);
     CHECK_THAT(full.output, Contains("step-00000004.h5 is not saved") && Contains("File too large") &&

@@ -301,39 +301,6 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     CHECK(state.bytes() == saved.bytes());
 }
 
-TEST_CASE("checkpoint: a full disk leaves the newest good one", "[checkpoint]") {
-    const test::TemporaryFolder folder;
-    const Communicator self = Communicator::self();
-    const Checkpoint checkpoint(folder.path(), 1, self);
-    const CheckpointState small(Dtype::f32);
-    CheckpointState large(Dtype::f32);
-    large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
-    const std::string good = checkpoint.save(record_of(1), small.tensors).path;
-    const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
-    const Checkpoint filling(folder.path(), 1, self, GENERATE(1, 2));
-    const std::string message_file = folder / "message";
-    const pid_t child = fork();
-    if (child == 0) {
-        std::signal(SIGXFSZ, SIG_IGN);
-        const rlimit bound{limit, limit};
-        setrlimit(RLIMIT_FSIZE, &bound);
-        try {
-            filling.save(record_of(2), large.tensors);
-        } catch (const SystemError& error) {
-            test::write_file(message_file, error.what());
-        }
-        std::exit(0);  // with the end of HDF5, which must not mind
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(WIFEXITED(status));
-    CHECK(files_in(folder.path()) == std::vector<std::string>{"message", "step-00000001.h5"});
-    CHECK_THAT(test::read_file(message_file), Contains("step-00000002.h5 is not saved") &&
-                                                  Contains("File too large") &&
-                                                  Contains("the newest good checkpoint is " + good));
-    CHECK(verify_checkpoint(good).empty());
-}
-
 TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[checkpoint]") {
     const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
     const test::TemporaryFolder folder;
@@ -367,33 +334,6 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
     CHECK((test::read_file(checkpoint.path_of(3)) == test::read_file(at_once)));
 }
 
-TEST_CASE("checkpoint: what cannot be written beside is tried twice, and leaves the newest good one",
-          "[checkpoint]") {
-    const test::TemporaryFolder folder;
-    const Communicator self = Communicator::self();
-    const CheckpointState state(Dtype::f32);
-    const Checkpoint checkpoint(folder.path(), 0, self);
-    AsyncCheckpoint beside(checkpoint, self, state.tensors);
-    beside.begin(record_of(1));
-    beside.finish();
-    beside.begin(record_of(2));
-    fs::remove(checkpoint.path_of(2) + ".part");
-    std::string message;
-    try {
-        while (!beside.poll()) {
-        }
-    } catch (const SystemError& error) {
-        message = error.what();
-    }
-    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") &&
-                            Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
-    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
-    // and the next one is as good as ever
-    beside.begin(record_of(3));
-    CHECK(beside.finish().has_value());
-    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
-}
-
 TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
@@ -423,16 +363,4 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
     std::vector<std::string> left = {"step-00000099.h5"};
     if (parts > 1) left.push_back("step-00000099.parts");
     CHECK(files_in(folder.path()) == left);
-}
-
-TEST_CASE("checkpoint: places that cannot be written", "[checkpoint]") {
-    const test::TemporaryFolder folder;
-    const Communicator self = Communicator::self();
-    const CheckpointState state(Dtype::f32);
-    test::write_file(folder / "file", "in the way");
-    CHECK_THROWS_WITH(
-        Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
-        Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
-    CHECK_THROWS_AS(Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
-                    SystemError);
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places that cannot take a checkpoint, found at once or beside the training: the run is told, nothing
+// half-written remains and the newest good checkpoint stands.
+#include "coeus/base/log.hpp"
+#include "coeus/io/async_checkpoint.hpp"
+#include "support/checkpoint_state.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+using namespace coeus;
+using Catch::Matchers::Contains;
+using test::CheckpointState;
+using test::record_of;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+void save(const Checkpoint& checkpoint, const CheckpointState& state, int64_t step, bool beside) {
+    if (!beside) {
+        checkpoint.save(record_of(step), state.tensors);
+        return;
+    }
+    const Communicator self = Communicator::self();
+    AsyncCheckpoint writer(checkpoint, self, state.tensors);
+    writer.begin(record_of(step));
+    writer.finish();
+}
+
+/// Saves in a process of its own, after `hinder`; the SystemError that it ended with.
+std::string error_of_save(const Checkpoint& checkpoint, const CheckpointState& state, bool beside,
+                          const std::function<void()>& hinder) {
+    int said[2];
+    REQUIRE(pipe(said) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        hinder();
+        std::string message = "saved";
+        try {
+            save(checkpoint, state, 2, beside);
+        } catch (const SystemError& error) {
+            message = error.what();
+        }
+        const auto written = write(said[1], message.data(), message.size());
+        std::exit(written < 0);  // with the end of HDF5, which must not mind
+    }
+    close(said[1]);
+    std::string message(4096, ' ');
+    message.resize(size_t(std::max<ssize_t>(0, read(said[0], message.data(), message.size()))));
+    close(said[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status));
+    return message;
+}
+
+}  // namespace
+
+TEST_CASE("unwritable: a full disk leaves the newest good checkpoint", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder.path(), 1, self);
+    CheckpointState large(Dtype::f32);
+    large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
+    const std::string good = checkpoint.save(record_of(1), CheckpointState(Dtype::f32).tensors).path;
+    const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
+    const bool beside = GENERATE(false, true);
+    const Checkpoint filling(folder.path(), 1, self, GENERATE(1, 2));
+    const std::string message = error_of_save(filling, large, beside, [&] {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit bound{limit, limit};
+        setrlimit(RLIMIT_FSIZE, &bound);
+    });
+    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5"});
+    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("File too large") &&
+                            Contains("the newest good checkpoint is " + good));
+    CHECK(verify_checkpoint(good).empty());
+}
+
+TEST_CASE("unwritable: a folder that may only be read", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const Checkpoint checkpoint(folder / "run", 1, self);
+    const CheckpointState state(Dtype::f32);
+    const std::string good = checkpoint.save(record_of(1), state.tensors).path;
+    const bool beside = GENERATE(false, true);
+    fs::permissions(folder.path(), fs::perms(0755));
+    fs::permissions(folder / "run", fs::perms(0555));
+    const std::string message = error_of_save(checkpoint, state, beside, [] {
+        const uid_t nobody = 65534;  // root may write everywhere
+        if (geteuid() == 0 && setuid(nobody) != 0) std::exit(1);
+    });
+    fs::permissions(folder / "run", fs::perms(0755));
+    CHECK(files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
+    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("Permission denied") &&
+                            Contains("the newest good checkpoint is " + good));
+    CHECK(verify_checkpoint(good).empty());
+}
+
+TEST_CASE("unwritable: what cannot be written beside is said and written once more", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    const Checkpoint checkpoint(folder / "run", 0, self);
+    const std::string log_file = folder / "log";
+    log::init({.file = log_file});
+    AsyncCheckpoint beside(checkpoint, self, state.tensors);
+    beside.begin(record_of(1));
+    const std::string in_the_way = checkpoint.path_of(1);
+    fs::create_directory(in_the_way);
+    const auto warned = [&] {
+        log::flush();
+        return test::read_file(log_file).find("it is tried once more") != std::string::npos;
+    };
+    while (!warned()) CHECK_FALSE(beside.poll().has_value());
+    CHECK_THAT(
+        test::read_file(log_file),
+        Contains("step-00000001.h5 could not be written beside the training") && Contains("Is a directory"));
+    fs::remove(in_the_way);
+    std::optional<SavedCheckpoint> done;
+    while (!done) done = beside.poll();
+    log::init({});
+    CHECK(done->step == 1);
+    CHECK(files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
+    CheckpointState loaded(Dtype::f32, -3);
+    CHECK(load_checkpoint(done->saved.path, loaded.tensors, self) == record_of(1));
+    CHECK(loaded.bytes() == state.bytes());
+}
+
+TEST_CASE("unwritable: what cannot be written beside twice leaves the newest good checkpoint",
+          "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    const Checkpoint checkpoint(folder.path(), 0, self);
+    AsyncCheckpoint beside(checkpoint, self, state.tensors);
+    beside.begin(record_of(1));
+    beside.finish();
+    beside.begin(record_of(2));
+    fs::remove(checkpoint.path_of(2) + ".part");
+    std::string message;
+    try {
+        while (!beside.poll()) {
+        }
+    } catch (const SystemError& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") &&
+                            Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
+    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
+    // and the next one is as good as ever
+    beside.begin(record_of(3));
+    CHECK(beside.finish().has_value());
+    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
+}
+
+TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    test::write_file(folder / "file", "in the way");
+    CHECK_THROWS_WITH(
+        Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
+        Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
+    CHECK_THROWS_AS(Checkpoint(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
+                    SystemError);
+}
