@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run goes on from its checkpoint on another mesh as if nothing had happened: five steps on one, five on
+// the other, against ten on one rank in float64. And on the same mesh with the same bits.
+#include "coeus/base/random.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/data/batch_loader.hpp"
+#include "coeus/io/async_checkpoint.hpp"
+#include "support/mesh_run.hpp"
+#include "support/shared_folder.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <optional>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t global_batch = 8, seq_len = 16, vocab = 37, micro_batches = 4;
+constexpr double learning_rate = 1e-2;
+
+/// How a mesh runs the model.
+struct Layout {
+    MeshShape mesh;
+    const char* schedule = nullptr;
+    int virtual_stages = 1;
+    ContextExchange exchange = ContextExchange::all_gather;
+    Balancing balancing = Balancing::none;
+};
+
+/// Of 1, 2, 4 and 8 ranks; every axis, alone and with others. No degree divides the rows of all parameters.
+const std::vector<Layout>& layouts() {
+    static const std::vector<Layout> all = {
+        {{}},
+        {{.dp_shard = 2}},
+        {{.pp = 2}, "Interleaved1F1B", 2},
+        {{.cp = 2, .tp = 2}, nullptr, 1, ContextExchange::ring, Balancing::head_tail},
+        {{.dp_replicate = 2, .dp_shard = 2}},
+        {{.pp = 2, .tp = 2}, "ZBVZeroBubble", 2},
+        {{.dp_shard = 8}},
+        {{.pp = 2, .dp_shard = 2, .tp = 2}, "DualPipeV", 2},
+        {{.dp_replicate = 2, .cp = 2, .tp = 2}, nullptr, 1, ContextExchange::heads, Balancing::none},
+        {{.pp = 4, .dp_shard = 2}, "Interleaved1F1B", 2},
+    };
+    return all;
+}
+
+MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
+    MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
+    c.model.layers = 7;  // in eight stages, of which the last has none
+    c.model.heads = 8;
+    c.model.kv_heads = 4;
+    c.model.head_dim = 4;
+    c.model.ffn_hidden = 23;
+    c.model.vocab = vocab;
+    c.model.tied = tied;
+    c.sequences = layout.schedule ? micro_batches : 1;
+    c.local_batches = global_batch / layout.mesh.size(dp) / c.sequences;
+    c.exchanges.context = {layout.exchange, layout.balancing};
+    if (layout.schedule)
+        c.pipeline =
+            pipeline_of(layout.schedule, layout.mesh.pp, micro_batches, layout.virtual_stages, c.model);
+    return c;
+}
+
+/// The data of all runs, in a file that all ranks know; its epochs end within a step.
+class Data {
+public:
+    Data(const Communicator& world, const std::string& folder) {
+        const std::string path = folder + "/tokens.h5";
+        on_first_rank(world, [&] {
+            const RandomStream random(5, "tokens");
+            std::vector<uint16_t> tokens;
+            for (uint64_t i = 0; i < 30 * (seq_len + 1); ++i)
+                tokens.push_back(uint16_t(random.u64(i) % vocab));
+            hdf5::File file = hdf5::File::create(path);
+            file.create_dataset("tokens", hdf5::Type::u16, {int64_t(tokens.size())})
+                .write(std::span<const uint16_t>(tokens));
+            file.close();
+        });
+        file_.emplace(path);
+    }
+    SampleStream stream() const {
+        return {Sampler(*file_, {.seq_len = seq_len, .seed = 3, .shuffle = true})};
+    }
+
+private:
+    std::optional<TokenFile> file_;
+};
+
+/// A run on a mesh, with its data: what Trainer does with an engine, with the tokens at hand that were read.
+class Run {
+public:
+    Run(const MeshCase& c, const Mesh& mesh, const Data& data, int64_t first_sample = 0)
+        : mesh_(mesh),
+          local_(c.sequences),
+          model_(c, mesh),
+          loader_(data.stream(), {.global_batch = global_batch,
+                                  .rank = mesh.rank(dp),
+                                  .ranks = mesh.size(dp),
+                                  .first_sample = first_sample}) {}
+
+    MeshRun& model() { return model_; }
+    const Mesh& mesh() const { return mesh_; }
+    std::vector<CheckpointTensor> state() const {
+        return checkpoint_tensors(model_.engine.decoder().parameters(), mesh_[dp_replicate], true);
+    }
+    /// Where the run is after a step.
+    static TrainRecord record_of(int64_t step) {
+        return {.step = step, .sample = step * global_batch, .deck = "", .version = "", .model = ""};
+    }
+    TrainRecord load(const std::string& file) {
+        Parameters& parameters = model_.engine.decoder().parameters();
+        parameters.initialise(99, 1);  // nothing of the loaded state may be there before
+        const TrainRecord record = load_checkpoint(file, state(), mesh_.world());
+        parameters.refresh_compute(model_.engine.exec(), cpu_kernels());
+        return record;
+    }
+
+    /// The loss of the step; adds the tokens that all data ranks read together to `read`, in their order.
+    double step(int64_t number, std::vector<int64_t>& read, AsyncCheckpoint* beside = nullptr) {
+        const StepBatch batch = loader_.next();
+        keep_tokens(batch, read);
+        Engine& engine = model_.engine;
+        engine.begin_step(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens));
+        for (int64_t first = 0; first < batch.num_samples; first += local_)
+            engine.forward_backward(local_batch(batch, first));
+        if (beside) beside->wait_for_copies();
+        CHECK(engine.update());
+        return engine.scalars().loss;
+    }
+
+private:
+    LocalBatch local_batch(const StepBatch& batch, int64_t first) const {
+        const auto rows = [&](std::span<const int32_t> all) {
+            return Tensor(const_cast<int32_t*>(all.data()) + first * seq_len, Dtype::i32, {local_ * seq_len});
+        };
+        return {.sequences = local_,
+                .tokens = rows(batch.tokens),
+                .labels = rows(batch.labels),
+                .document_start = {}};
+    }
+    void keep_tokens(const StepBatch& batch, std::vector<int64_t>& read) const {
+        std::vector<int64_t> step(size_t(global_batch * seq_len));
+        const size_t first = size_t(mesh_.rank(dp)) * batch.tokens.size();
+        if (mesh_.rank(pp) + mesh_.rank(cp) + mesh_.rank(tp) == 0)
+            std::copy(batch.tokens.begin(), batch.tokens.end(), step.begin() + int64_t(first));
+        mesh_.world().all_reduce(Tensor(step.data(), Dtype::i64, {int64_t(step.size())}));
+        read.insert(read.end(), step.begin(), step.end());
+    }
+
+    const Mesh& mesh_;
+    int64_t local_;
+    MeshRun model_;
+    BatchLoader loader_;
+};
+
+/// What a run leaves, to be compared.
+struct Trace {
+    std::vector<double> losses;
+    std::vector<int64_t> read;
+    std::map<std::string, std::vector<double>> state;  // "exp_avg of norm.weight"
+
+    void take_steps(Run& run, int64_t first, int64_t last) {
+        for (int64_t step = first; step <= last; ++step) losses.push_back(run.step(step, read));
+    }
+    void keep_state(Run& run) {
+        const auto keep = [&](const char* what, Tensor Storage::*kind) {
+            for (auto& [name, values] : run.model().whole(kind)) state[what + name] = std::move(values);
+        };
+        keep("weight ", &Storage::master);
+        keep("exp_avg of ", &Storage::exp_avg);
+        keep("exp_avg_sq of ", &Storage::exp_avg_sq);
+    }
+};
+
+/// Ranks [0, n) of the world as a mesh; the others have none and wait.
+std::optional<Mesh> mesh_on(const Communicator& world, const MeshShape& shape) {
+    const bool takes_part = world.rank() < shape.ranks();
+    Communicator ranks = world.split(takes_part ? 0 : 1, "ranks of a mesh");
+    if (!takes_part) return std::nullopt;
+    return std::optional<Mesh>(std::in_place, std::move(ranks), shape);
+}
+
+constexpr StateTypes float64 = {Dtype::f64, Dtype::f64};
+
+Trace ten_steps_on_one_rank(bool tied, const Data& data) {
+    Run run(case_of(layouts()[0], tied, float64), mesh_of_one(), data);
+    Trace trace;
+    trace.take_steps(run, 1, 10);
+    trace.keep_state(run);
+    return trace;
+}
+
+/// Losses relative to the loss, arrays by ||a - b|| / ||b|| of each: 1e-11.
+std::string differences(const Trace& is, const Trace& should) {
+    std::string lines;
+    if (is.read != should.read) lines += "other tokens were read, or in another order\n";
+    if (is.losses.size() != should.losses.size() || is.state.size() != should.state.size())
+        return lines + "other steps or arrays\n";
+    for (size_t i = 0; i < is.losses.size(); ++i)
+        if (!relatively_close(is.losses[i], should.losses[i], 1e-11))
+            lines += fmt::format("loss of step {} is {:.15g}, on one rank {:.15g}\n", i + 1, is.losses[i],
+                                 should.losses[i]);
+    for (const auto& [name, values] : should.state)
+        if (const double error = normalised_error(is.state.at(name), values); !(error <= 1e-11))
+            lines += fmt::format("{} differs by {:.2e}\n", name, error);
+    return lines;
+}
+
+struct Pair {
+    size_t from, to;  // numbers of layouts
+    bool tied, beside;
+
+    std::string name() const {
+        return fmt::format("{} -> {}{}{}", layouts()[from].mesh.text(), layouts()[to].mesh.text(),
+                           tied ? ", tied" : "", beside ? ", written beside" : "");
+    }
+};
+
+/// Five steps on one mesh, five on the other; written beside while a sixth is taken, which is lost.
+Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& data,
+                      const std::string& folder) {
+    Trace trace;
+    if (const auto mesh = mesh_on(world, layouts()[pair.from].mesh)) {
+        Run run(case_of(layouts()[pair.from], pair.tied, float64), *mesh, data);
+        trace.take_steps(run, 1, 5);
+        const Checkpoint files(folder, 1, mesh->world());
+        if (pair.beside) {
+            AsyncCheckpoint beside(files, mesh->world(), run.state());
+            beside.begin(Run::record_of(5));
+            std::vector<int64_t> lost;
+            run.step(6, lost, &beside);
+            CHECK(beside.finish().has_value());
+        } else {
+            files.save(Run::record_of(5), run.state());
+        }
+    }
+    world.barrier();
+    if (const auto mesh = mesh_on(world, layouts()[pair.to].mesh)) {
+        Run run(case_of(layouts()[pair.to], pair.tied, float64), *mesh, data, 5 * global_batch);
+        const TrainRecord record = run.load(Checkpoint(folder, 1, mesh->world()).path_of(5));
+        CHECK(record == Run::record_of(5));
+        trace.take_steps(run, record.step + 1, 10);
+        trace.keep_state(run);
+    }
+    world.barrier();
+    return trace;
+}
+
+void expect_that_all_go_on(const std::vector<Pair>& pairs) {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 8) return;
+    const SharedFolder folder(world);
+    const Data data(world, folder.path);
+    std::vector<Trace> should(2);  // of rank 0, which is in every mesh
+    for (const bool tied : {false, true})
+        if (world.rank() == 0) should[tied] = ten_steps_on_one_rank(tied, data);
+    size_t number = 0;
+    for (const Pair& pair : pairs) {
+        const Trace is = go_on_elsewhere(pair, world, data, fmt::format("{}/{}", folder.path, number++));
+        if (world.rank() != 0) continue;
+        INFO(pair.name());
+        CHECK(differences(is, should[pair.tied]) == "");
+    }
+}
+
+/// Each layout twice as the first mesh and twice as the second, once tied and once not, once written beside
+/// and once not.
+std::vector<Pair> some_pairs() {
+    std::vector<Pair> pairs;
+    const size_t count = layouts().size();
+    for (const size_t round : {0, 1})
+        for (size_t from = 0; from < count; ++from)
+            pairs.push_back({from, (from + 3 + 4 * round) % count, round == 1, (from + round) % 2 == 1});
+    return pairs;
+}
+
+std::string bits(const std::vector<CheckpointTensor>& state) {
+    std::string all;
+    for (const CheckpointTensor& tensor : state)
+        for (int64_t row = 0; row < tensor.local.rows(); ++row) {
+            const Tensor one = tensor.local.slice_rows(row, 1);
+            all.append(static_cast<const char*>(one.data), size_t(one.count() * size_of(one.dtype)));
+        }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("restart: on another mesh a run goes on as on one rank") {
+    expect_that_all_go_on(some_pairs());
+}
+
+TEST_CASE("soak: from every mesh to every mesh a run goes on as on one rank", "[.soak]") {
+    std::vector<Pair> pairs;
+    for (size_t from = 0; from < layouts().size(); ++from)
+        for (size_t to = 0; to < layouts().size(); ++to)
+            for (const bool tied : {false, true})
+                for (const bool beside : {false, true}) pairs.push_back({from, to, tied, beside});
+    expect_that_all_go_on(pairs);
+}
+
+TEST_CASE("restart: on the same mesh a run goes on with the same bits") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 8) return;
+    const SharedFolder folder(world);
+    const Data data(world, folder.path);
+    size_t number = 0;
+    for (const Layout& layout : layouts())
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+            ++number;
+            if (const auto mesh = mesh_on(world, layout.mesh)) {
+                const MeshCase c = case_of(layout, number % 4 < 2, {dtype, dtype});
+                const Checkpoint files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
+                Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
+                Trace goes_on, resumed;
+                goes_on.take_steps(run, 1, 2);
+                again.load(files.save(Run::record_of(2), run.state()).path);
+                INFO(layout.mesh.text() << ", " << name_of(dtype));
+                const bool loaded = bits(again.state()) == bits(run.state());
+                CHECK(loaded);
+                goes_on.losses.clear();
+                goes_on.read.clear();
+                goes_on.take_steps(run, 3, 4);
+                resumed.take_steps(again, 3, 4);
+                CHECK(resumed.losses == goes_on.losses);
+                CHECK(resumed.read == goes_on.read);
+                const bool same = bits(again.state()) == bits(run.state());
+                CHECK(same);
+            }
+            world.barrier();
+        }
+}
+
+TEST_CASE("restart: another mesh with another type has the rounded numbers") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 8) return;
+    const SharedFolder folder(world);
+    const Data data(world, folder.path);
+    const Dtype types[] = {Dtype::f64, Dtype::f32, Dtype::bf16};
+    for (size_t from = 0; from < layouts().size(); ++from) {
+        const Layout &a = layouts()[from], &b = layouts()[(from + 5) % layouts().size()];
+        const Dtype wide = types[from % 2], narrow = types[1 + from % 2];
+        const std::string files = fmt::format("{}/{}", folder.path, from);
+        Trace saved, loaded, back;
+        if (const auto mesh = mesh_on(world, a.mesh)) {
+            Run run(case_of(a, false, {wide, wide}), *mesh, data);
+            saved.take_steps(run, 1, 2);
+            saved.keep_state(run);
+            Checkpoint(files, 0, mesh->world()).save(Run::record_of(2), run.state());
+        }
+        world.barrier();
+        if (const auto mesh = mesh_on(world, b.mesh)) {
+            Run run(case_of(b, false, {narrow, narrow}), *mesh, data);
+            const Checkpoint checkpoint(files, 0, mesh->world());
+            run.load(checkpoint.path_of(2));
+            loaded.keep_state(run);
+            checkpoint.save(Run::record_of(3), run.state());
+        }
+        world.barrier();
+        if (const auto mesh = mesh_on(world, a.mesh)) {
+            Run run(case_of(a, false, {wide, wide}), *mesh, data);
+            run.load(Checkpoint(files, 0, mesh->world()).path_of(3));
+            back.keep_state(run);
+        }
+        world.barrier();
+        if (world.rank() != 0) continue;
+        INFO(a.mesh.text() << " in " << name_of(wide) << " -> " << b.mesh.text() << " in "
+                           << name_of(narrow));
+        for (auto& [name, values] : saved.state)
+            for (double& value : values)
+                value = narrow == Dtype::f32 ? double(float(value)) : double(float(bf16(float(value))));
+        const bool rounded = loaded.state == saved.state, widened = back.state == saved.state;
+        CHECK(rounded);
+        CHECK(widened);
+    }
+}
