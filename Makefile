@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug run test soak sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -14,6 +14,7 @@ help:
 	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
 	@echo 'make test        build and run every test'
 	@echo 'make soak        every mesh with all that can be combined, restarts from each to each, runs killed at 200 moments (hours)'
+	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
 	@echo 'make lint        format, clang-tidy, layering, headers, file rules'
@@ -56,6 +57,13 @@ soak:
 	@cmake --build --preset release --target mpi_train mpi_restart test_io test_program
 	@tools/test.sh build --build-config Soak --label-regex soak --tests-regex '$(SOAK_RANKS) ranks'
 
+FUZZ_SECONDS ?= 600
+fuzz:
+	@tools/deps.sh build fuzz
+	@$(call configure,build-fuzz,fuzz)
+	@cmake --build --preset fuzz --target coeus_fuzzers
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
 sanitize:
 	@tools/deps.sh build test
 	@$(call configure,build-asan,asan-ubsan)
@@ -91,4 +99,4 @@ deps:
 	@tools/deps.sh
 
 clean:
-	rm -rf build build-debug build-asan build-tsan
+	rm -rf build build-debug build-asan build-tsan build-fuzz

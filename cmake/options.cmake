@@ -24,3 +24,9 @@ if(COEUS_SANITIZE)
         -fno-sanitize-recover=all)
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
 endif()
+
+if(COEUS_FUZZ)
+    # clang 14 needs a little help with GCC 12's headers, and says where it does not vectorise
+    target_compile_options(coeus_options INTERFACE -include ${PROJECT_SOURCE_DIR}/tools/clang_shim.hpp
+        -Wno-unknown-warning-option -Wno-pass-failed -fsanitize=fuzzer-no-link)
+endif()

@@ -8,6 +8,8 @@
 #include "coeus/file/raw_file.hpp"
 #include "hdf5_error.hpp"
 
+#include <algorithm>
+
 namespace coeus::hdf5 {
 
 namespace {
@@ -132,6 +134,9 @@ std::vector<std::string> Group::names() const {
 }
 
 std::vector<std::string> Group::dataset_paths() const {
+    constexpr int64_t most_levels = 32;  // a group may be a member of itself
+    if (std::count(name_.begin(), name_.end(), '/') > most_levels)
+        throw ConfigError("{}: groups within groups, more than {} levels of them", file_, most_levels);
     std::vector<std::string> all;
     for (const std::string& name : names()) {
         const Handle member(H5Oopen(handle_.id(), name.c_str(), H5P_DEFAULT), close_object);

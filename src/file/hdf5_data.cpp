@@ -2,7 +2,9 @@
 // Elements of arrays, and attributes.
 #include "hdf5_error.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace coeus::hdf5 {
 
@@ -16,7 +18,13 @@ Dataset::Dataset(Handle handle, std::string file, std::string name)
     hsize_t extents[4] = {};
     COEUS_CHECK_HDF5(H5Sget_simple_extent_dims(space.id(), extents, nullptr), file_);
     shape_.rank = rank;
-    for (int i = 0; i < rank; ++i) shape_[i] = int64_t(extents[i]);
+    int64_t most = std::numeric_limits<int64_t>::max() / 8;  // elements, of 8 bytes
+    for (int i = 0; i < rank; ++i) {
+        if (extents[i] > hsize_t(most))
+            throw ConfigError("{}: {} has more elements than a file can hold", file_, name_);
+        most /= std::max(int64_t(1), int64_t(extents[i]));
+        shape_[i] = int64_t(extents[i]);
+    }
 }
 
 std::optional<int64_t> Dataset::offset() const {

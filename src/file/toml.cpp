@@ -5,6 +5,16 @@
 #include "coeus/base/text.hpp"
 
 #include <fmt/format.h>
+
+// toml++ 3.3 asserts what it should refuse, such as "[{a]"
+#undef NDEBUG
+namespace {
+struct NotToml {};
+[[noreturn]] void refuse_text() {
+    throw NotToml();
+}
+}  // namespace
+#define TOML_ASSERT(expression) ((expression) ? void() : refuse_text())
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -83,6 +93,9 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name
     std::vector<Found> found;
     try {
         flatten(toml::parse(text, name), "", name, found);
+    } catch (const NotToml&) {
+        throw ConfigError(
+            "{}: not valid TOML: a key or a value begins with a character that none can begin with", name);
     } catch (const toml::parse_error& error) {
         throw ConfigError("{}: not valid TOML: {}", place_of(error.source(), name), error.description());
     }

@@ -9,6 +9,12 @@ namespace coeus {
 
 namespace checkpoint_format {
 
+bool checksums_fit(const Shape& array, const Shape& checksums, int64_t block_rows) {
+    if (block_rows < 1) return false;
+    const int64_t rows = array.rows(), in_a_block = std::min(block_rows, std::max(rows, int64_t(1)));
+    return checksums == Shape{div_ceil(rows, in_a_block)};
+}
+
 std::string step_file_name(int64_t step) {
     return fmt::format("step-{:08}.h5", step);
 }

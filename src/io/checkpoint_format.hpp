@@ -17,6 +17,9 @@ inline std::string checksum_path(const std::string& array) {
     return "checksum/" + array;
 }
 
+/// Whether an array of checksums has one for each block of so many rows of another array.
+bool checksums_fit(const Shape& array, const Shape& checksums, int64_t block_rows);
+
 std::string step_file_name(int64_t step);
 std::string model_file_name(int64_t step);
 

@@ -91,9 +91,9 @@ void find_places(CheckpointContents& contents, const hdf5::File& file,
             array.elements > bytes - array.shape.count() * size_of(array.type))
             throw ConfigError("{} is damaged: {} would end beyond the {} bytes of {}", path, tensor.path,
                               bytes, stored_in);
-        if (array.block_rows < 1 ||
-            checksums.shape() != Shape{div_ceil(array.shape.rows(), array.block_rows)})
+        if (!checksums_fit(array.shape, checksums.shape(), array.block_rows))
             throw ConfigError("{}: the checksums of {} do not fit it", path, tensor.path);
+        array.block_rows = std::min(array.block_rows, std::max(array.shape.rows(), int64_t(1)));
         const auto sums = checksums.read_all<uint64_t>();
         contents.sums.insert(contents.sums.end(), sums.begin(), sums.end());
     }

@@ -41,6 +41,10 @@ TEST_CASE("Errors of TOML files name file, line and column") {
     CHECK_THROWS_WITH(parse_toml("[training]\nsteps = \n", "deck.toml"),
                       Contains("deck.toml:2:") && Contains("not valid TOML"));
     CHECK_THROWS_WITH(parse_toml("a = 1\na = 2\n", "deck.toml"), Contains("deck.toml:2:"));
+    // an assertion of toml++ 3.3
+    for (const char* text : {"[{a]\n", "[training]\nb = {= 1}\n"})
+        CHECK_THROWS_WITH(parse_toml(text, "deck.toml"),
+                          Contains("deck.toml:") && Contains("not valid TOML"));
     CHECK_THROWS_WITH(parse_toml("[training]\nwhen = 2024-01-01\n", "deck.toml"),
                       "deck.toml:2:8: training.when: a date or time is not understood here");
     CHECK_THROWS_WITH(parse_toml("[[groups]]\nlr = 1\n", "deck.toml"),

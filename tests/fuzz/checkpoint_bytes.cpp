@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint whose bytes are not those that were written. The input says what is changed: where the file
+// ends (4 bytes), then places (4 bytes each) and the bits that change there (1 byte each). It must be found,
+// or what is loaded be what was saved.
+#include "coeus/base/error.hpp"
+#include "support/checkpoint_state.hpp"
+#include "target.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace coeus::fuzz {
+
+namespace {
+
+using test::CheckpointState;
+
+const std::string& sound_file() {
+    static const std::string bytes = [] {
+        const Communicator self = Communicator::self();
+        const Checkpoint checkpoint((scratch() / "sound").string(), 0, self);
+        checkpoint.save(test::record_of(1), CheckpointState(Dtype::f32).tensors);
+        return read_scratch("sound/step-00000001.h5");
+    }();
+    return bytes;
+}
+
+uint32_t number_at(std::string_view input, size_t at) {
+    uint32_t number = 0;
+    std::memcpy(&number, input.data() + at, sizeof number);
+    return number;
+}
+
+}  // namespace
+
+void read_input(std::string_view input) {
+    std::string bytes = sound_file();
+    if (input.size() >= 4) bytes.resize(number_at(input, 0) % (bytes.size() + 64));
+    for (size_t at = 4; at + 5 <= input.size() && !bytes.empty(); at += 5) {
+        char& byte = bytes[number_at(input, at) % bytes.size()];
+        byte = char(byte ^ input[at + 4]);
+    }
+    const std::string path = write_scratch("x.h5", bytes);
+    const CheckpointState saved(Dtype::f32);
+    CheckpointState loaded(Dtype::f32, -3);
+    const Communicator self = Communicator::self();
+    const TrainRecord record = load_checkpoint(path, loaded.tensors, self);
+    if (loaded.bytes() != saved.bytes() || record != test::record_of(1))
+        throw LogicError("another state was loaded than was saved");
+    read_checkpoint_header(path);
+    verify_checkpoint(path);
+}
+
+std::vector<std::string> seeds() {
+    const auto words = [](std::initializer_list<uint32_t> numbers) {
+        std::string text;
+        for (const uint32_t n : numbers) text.append(reinterpret_cast<const char*>(&n), sizeof n);
+        return text;
+    };
+    const auto size = uint32_t(sound_file().size());
+    return {words({size}), words({size, 100}) + "\1", words({size, 700, 0x20000003}) + "\xff",
+            words({size / 2})};
+}
+
+}  // namespace coeus::fuzz

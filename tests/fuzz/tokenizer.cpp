@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.json, and a text through the tokenizer where it is right.
+#include "coeus/data/tokenizer.hpp"
+
+#include "coeus/data/bpe_training.hpp"
+#include "target.hpp"
+
+namespace coeus::fuzz {
+
+void read_input(std::string_view input) {
+    const Tokenizer tokenizer(write_scratch("tokenizer.json", input));
+    const auto ids = tokenizer.encode(
+        "Hello, world! 1234567 it's\n\n  \xc3\xa9t\xc3\xa9 \xe6\xbc\xa2\xe5\xad\x97\xff<|end_of_text|>");
+    tokenizer.decode(ids);
+    tokenizer.encode_prompt("<|begin_of_text|>Hello");
+    tokenizer.special_ids();
+}
+
+std::vector<std::string> seeds() {
+    const std::string text = write_scratch("text.txt", "Hello, world! Hello again, 1234 times, and hello.\n");
+    train_tokenizer(Corpus({text}), 270, scratch() / "seed", 1);
+    const std::string trained = read_scratch("seed/tokenizer.json");
+    const auto with = [&](const std::string& from, const std::string& to) {
+        std::string changed = trained;
+        if (const size_t at = changed.find(from); at != std::string::npos)
+            changed.replace(at, from.size(), to);
+        return changed;
+    };
+    return {trained, with("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"),
+            with("\"ignore_merges\": false", "\"ignore_merges\": true"), "{}"};
+}
+
+}  // namespace coeus::fuzz

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs the fuzzers of a build folder, as many at a time as there are cores: fuzz.sh FOLDER SECONDS. Says for
+# each how many inputs it took and what it found; what it found is FOLDER/findings/<fuzzer>-*, and
+# `FOLDER/tests/fuzz/<fuzzer> FILE` repeats it. Inputs that led further stay in FOLDER/corpus for the next run.
+set -eu
+folder=$1
+seconds=$2
+export UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
+[ ! -d /dev/shm ] || export TMPDIR=/dev/shm
+
+if [ "${3:-}" = one ]; then
+    name=$(basename "$4")
+    corpus=$folder/corpus/$name log=$folder/findings/$name.log
+    mkdir -p "$corpus" "$folder/findings"
+    rm -f "$folder/findings/$name-"*
+    "$4" "$corpus" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=20000 \
+        -print_final_stats=1 -artifact_prefix="$folder/findings/$name-" >"$log" 2>&1 || true
+    executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
+    found=$(find "$folder/findings" -name "$name-*" | wc -l)
+    echo "$name: ${executed:-0} executions in $seconds s, $found findings"
+    [ "$found" = 0 ] && [ "${executed:-0}" -gt 0 ]
+    exit
+fi
+
+find "$folder/tests/fuzz" -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort |
+    xargs -P "$(nproc)" -n 1 "$0" "$folder" "$seconds" one ||
+    { echo "findings, and what the fuzzers said, are in $folder/findings" >&2; exit 1; }
