@@ -52,7 +52,6 @@ if(app_sources)
     install(TARGETS coeus_program RUNTIME DESTINATION bin)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs DESTINATION share/coeus)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/ DESTINATION share/doc/coeus)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION share/coeus USE_SOURCE_PERMISSIONS)
     install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION share/doc/coeus OPTIONAL)
 endif()

@@ -24,5 +24,5 @@ if [ "${3:-}" = one ]; then
 fi
 
 find "$folder/tests/fuzz" -maxdepth 1 -name 'fuzz_*' -type f -perm -u+x | sort |
-    xargs -P "$(nproc)" -n 1 "$0" "$folder" "$seconds" one ||
+    xargs -P "$(getconf _NPROCESSORS_ONLN)" -n 1 "$0" "$folder" "$seconds" one ||
     { echo "findings, and what the fuzzers said, are in $folder/findings" >&2; exit 1; }
