@@ -72,6 +72,10 @@ void read_input(std::string_view input) {
         hdf5::File file = hdf5::File::create(path);
         write_attribute(file, "format", "coeus checkpoint", 0, true, decide);
         write_attribute(file, "format_version", "", 1, false, decide);
+        if (decide(16) == 15) {
+            write_attribute(file, "parts", "x.parts", 0, true, decide);
+            write_attribute(file, "files", "", 2, false, decide);
+        }
         for (const CheckpointTensor& tensor : state.tensors) write_array(file, tensor, decide);
         if (decide(8) != 7) {
             hdf5::Group train = file.create_group("train");
@@ -102,7 +106,7 @@ std::vector<std::string> seeds() {
     std::string all;
     for (int i = 0; i < 120; ++i) all += char(i * 37);
     // blocks of more rows than can be counted
-    return {"", std::string(9, '\0') + std::string(22, '\x9d'), all, std::string(120, '\3'),
+    return {"", std::string(10, '\0') + std::string(22, '\x9d'), all, std::string(120, '\3'),
             std::string(60, '\0') + std::string(60, '\5')};
 }
 

@@ -23,17 +23,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder with two checkpoints, of which the newer one will be damaged.
+/// A folder with two checkpoints, of which the newer one will be damaged; of several files: the first part.
 struct TwoCheckpoints {
     test::TemporaryFolder folder;
     Communicator self = Communicator::self();
-    Checkpoint checkpoint{folder.path(), 0, self};
+    Checkpoint checkpoint;
     CheckpointState older{Dtype::f32}, newer{Dtype::f32, 20};
-    std::string path, sound;  // of the newer one: file and bytes
+    std::string newest, path, sound;  // of the newer one: name, the file that is damaged, and its bytes
 
-    TwoCheckpoints() {
+    explicit TwoCheckpoints(int64_t files = 1) : checkpoint(folder.path(), 0, self, files) {
         checkpoint.save(record_of(1), older.tensors);
-        path = checkpoint.save(record_of(2), newer.tensors).path;
+        newest = checkpoint.save(record_of(2), newer.tensors).path;
+        path = files > 1 ? (folder / "step-00000002.parts/0.h5").string() : newest;
         sound = test::read_file(path);
     }
 
@@ -42,7 +43,7 @@ struct TwoCheckpoints {
         CheckpointState state(Dtype::f32, -3);
         try {
             const auto found = checkpoint.load_newest(state.tensors);
-            const bool same = found && found->path == path;
+            const bool same = found && found->path == newest;
             const TrainRecord should = record_of(same ? 2 : 1);
             if (!found || found->train != should) return "another record was loaded";
             if (state.bytes() != (same ? newer : older).bytes()) return "another state was loaded";
@@ -117,18 +118,27 @@ std::vector<Span> places_of(const TwoCheckpoints& files, const std::string& top)
 TEST_CASE("damage: a changed byte is never loaded", "[checkpoint]") {
     const TwoCheckpoints files;
     REQUIRE(files.load() == "unhurt");
+    const auto elements = places_of(files, ""), checksums = places_of(files, "checksum/");
     const auto some = [&](const std::vector<Span>& places) {
         return bounded(files.folder / "said", [&] { return flip_some(files, places, 100); });
     };
     CHECK(some({{0, files.sound.size()}}) == "");  // most of it is of HDF5
-    CHECK(some(places_of(files, "")) == "");
-    CHECK(some(places_of(files, "checksum/")) == "");
+    CHECK(some(elements) == "");
+    CHECK(some(checksums) == "");
     const TrainRecord train = record_of(2);
     for (const std::string& text : {train.deck, train.model, train.version}) {
         const size_t at = files.sound.find(text);
         REQUIRE(at != std::string::npos);
         CHECK(some({{at, text.size()}}) == "");
     }
+}
+
+TEST_CASE("damage: nor is one of a part of several files", "[checkpoint]") {
+    const TwoCheckpoints files(2);
+    REQUIRE(files.load() == "unhurt");
+    CHECK(bounded(files.folder / "said", [&] {
+              return flip_some(files, {{0, files.sound.size()}}, 100);
+          }) == "");
 }
 
 TEST_CASE("damage: a file without its end is never loaded", "[checkpoint]") {
