@@ -50,8 +50,8 @@ TEST_CASE("a rank reads its own bytes of a checkpoint and no others") {
     std::vector<MeshShape> meshes = {
         {.dp_shard = ranks}, {.tp = ranks}, {.pp = ranks}, {.dp_replicate = ranks}};
     if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});
-    // the counters' own text and a few bytes of messages; with rank 0 the headers of each array and its sums, and
-    // once more all that is neither element nor sum, before HDF5 sees it
+    // the counters' own text and a few bytes of messages; with rank 0 the headers of each array and its sums,
+    // and once more all that is neither element nor sum, before HDF5 sees it
     constexpr int64_t messages = 4 << 10, headers = 4 << 10;
     for (const MeshShape& shape : meshes) {
         const Mesh mesh(Communicator::world("mesh"), shape);
