@@ -5,8 +5,8 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/data/batch_loader.hpp"
 #include "coeus/io/async_checkpoint.hpp"
+#include "mpi/io/groups.hpp"
 #include "support/mesh_run.hpp"
-#include "support/shared_folder.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
