@@ -478,17 +478,17 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
     return result;
 }
 
-int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads) {
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
     Exec planning;
     planning.threads = threads;
-    c.call(dry_kernels(), planning, operands);
+    c.call(dry, planning, operands);
     return planning.workspace.peak();
 }
 
-Exec planned_exec(const KernelCase& c, const Operands& operands, int threads) {
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
     Exec exec;
     exec.threads = threads;
-    exec.workspace = Arena(planned_bytes(c, operands, threads), "the workspace of " + c.name);
+    exec.workspace = Arena(planned_bytes(c, operands, threads, dry), "the workspace of " + c.name);
     return exec;
 }
 
@@ -508,12 +508,12 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
 }
 
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
-                  uint64_t seed) {
+                  uint64_t seed, const Kernels& dry) {
     Operands operands = prepared_operands(c, type, values, seed);
-    Exec exec = planned_exec(c, operands, threads);
+    Exec exec = planned_exec(c, operands, threads, dry);
     {  // what a kernel finds in the workspace is nobody's
         Scope scope(exec.workspace);
-        const Tensor all = exec.workspace.alloc(Dtype::u8, {planned_bytes(c, operands, threads)});
+        const Tensor all = exec.workspace.alloc(Dtype::u8, {planned_bytes(c, operands, threads, dry)});
         if (all.count() > 0) std::memset(all.data, 0xff, size_t(all.count()));
     }
     c.call(kernels, exec, operands);

@@ -91,14 +91,16 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 /// same for the same seed.
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// The workspace that the dry table asks for this case.
-int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads);
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads,
+                      const Kernels& dry = dry_kernels());
 /// An Exec with a workspace of just the size that the dry table asks for this case.
-Exec planned_exec(const KernelCase& c, const Operands& operands, int threads);
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads,
+                  const Kernels& dry = dry_kernels());
 /// The operands after the case's preparation.
 Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// Runs the case (after its preparation) and returns the operands.
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads = 2,
-                  uint64_t seed = 1);
+                  uint64_t seed = 1, const Kernels& dry = dry_kernels());
 /// The elements of a tensor as doubles.
 std::vector<double> values_of(const Tensor& t);
 /// Fills a tensor with NaN (indices with a negative number).

@@ -36,21 +36,21 @@ constexpr uint64_t stream_of(std::string_view name) {
 class RandomStream {
 public:
     /// `stream` separates uses of one seed: a parameter's name, "shuffle", "sample".
-    RandomStream(uint64_t seed, uint64_t stream)
+    constexpr RandomStream(uint64_t seed, uint64_t stream)
         : key_{uint32_t(seed), uint32_t(seed >> 32)}, high_{uint32_t(stream), uint32_t(stream >> 32)} {}
-    RandomStream(uint64_t seed, std::string_view stream) : RandomStream(seed, stream_of(stream)) {}
+    constexpr RandomStream(uint64_t seed, std::string_view stream) : RandomStream(seed, stream_of(stream)) {}
 
-    Philox4 bits(uint64_t block) const {
+    constexpr Philox4 bits(uint64_t block) const {
         return philox({uint32_t(block), uint32_t(block >> 32), high_[0], high_[1]}, key_);
     }
     /// 64 random bits of element `index` (two elements share a block of Philox).
-    uint64_t u64(uint64_t index) const {
+    constexpr uint64_t u64(uint64_t index) const {
         const Philox4 b = bits(index / 2);
         const size_t half = (index & 1) * 2;
         return (uint64_t(b[half + 1]) << 32) | b[half];
     }
     /// Uniform in (0, 1), 53 bits, never 0 or 1.
-    double uniform(uint64_t index) const { return (double(u64(index) >> 11) + 0.5) * 0x1p-53; }
+    constexpr double uniform(uint64_t index) const { return (double(u64(index) >> 11) + 0.5) * 0x1p-53; }
 
 private:
     std::array<uint32_t, 2> key_, high_;

@@ -45,8 +45,8 @@ struct AttentionShape {
     /// Where the queries and the keys of each sequence are in the whole one; without a count: all of it.
     SequencePart query_part = {}, key_part = {};
 
-    SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
-    SequencePart keys() const { return key_part.count ? key_part : SequencePart{sequence}; }
+    constexpr SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
+    constexpr SequencePart keys() const { return key_part.count ? key_part : SequencePart{sequence}; }
 };
 
 /// One parameter, or rows of one, as the optimizer sees it. All of equal count.
@@ -156,7 +156,12 @@ struct Kernels {
 
 /// f64, f32 and bf16 on the CPU; in f64 the oracle of all others.
 const Kernels& cpu_kernels();
+/// f32 and bf16 on a GPU, whose memory the tensors and Exec's workspace are in. SystemError where the program
+/// was built without CUDA.
+const Kernels& cuda_kernels();
 /// No-ops that note the workspace the CPU's kernels would need: for planning.
 const Kernels& dry_kernels();
+/// The same for those of a GPU.
+const Kernels& dry_cuda_kernels();
 
 }  // namespace coeus

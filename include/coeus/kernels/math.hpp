@@ -153,6 +153,14 @@ COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     return result;
 }
 
+/// What follows from the squared norm of the gradient and the loss.
+COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
+    s.grad_norm = std::sqrt(s.squared_norm);
+    s.finite = std::isfinite(s.grad_norm) && std::isfinite(s.loss);
+    const double wanted = max_norm / (s.grad_norm + 1e-6);
+    s.clip = max_norm > 0 && wanted < 1 ? wanted : 1.0;
+}
+
 /// The numbers of one Adam step, in the type of computation.
 template <class A>
 struct AdamFactors {
@@ -162,7 +170,7 @@ struct AdamFactors {
     A step_size, inverse_root2, eps;     ///< learning rate / correction1, correction2^-1/2
 };
 template <class A>
-AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& s) {
+COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& s) {
     return {.clip = A(s.clip),
             .beta1 = A(o.beta1),
             .beta2 = A(o.beta2),

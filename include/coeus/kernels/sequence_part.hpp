@@ -18,11 +18,11 @@ struct SequencePart {
     int64_t gap = 0;    ///< tokens left out between its first half and its second
 
     /// Tokens of the first half.
-    int64_t half() const { return count / 2; }
+    constexpr int64_t half() const { return count / 2; }
     /// Index in the whole sequence of its i-th token; grows with i.
-    int64_t index(int64_t i) const { return first + i + (i < half() ? 0 : gap); }
+    constexpr int64_t index(int64_t i) const { return first + i + (i < half() ? 0 : gap); }
     /// How many of its tokens have an index less than this one.
-    int64_t below(int64_t index) const {
+    constexpr int64_t below(int64_t index) const {
         const int64_t middle = half();
         return std::clamp<int64_t>(index - first, 0, middle) +
                std::clamp<int64_t>(index - first - gap, middle, count) - middle;

@@ -34,13 +34,9 @@ void Cpu::add_log_sum_exp(Exec& exec, Tensor lse, Tensor parts) {
             throw LogicError("log sum exp is in the accumulate type");
         } else {
             A* sum = lse.as<A>();
-            parallel_rows(exec, lse.count(), count, [&](int64_t t) {
-                A largest = parts.row<const A>(0)[t];
-                for (int64_t p = 1; p < count; ++p) largest = std::max(largest, parts.row<const A>(p)[t]);
-                A total = 0;
-                for (int64_t p = 0; p < count; ++p) total += std::exp(parts.row<const A>(p)[t] - largest);
-                sum[t] = largest + std::log(total);
-            });
+            const Rows<const A> rows = rows_of<const A>(parts);
+            parallel_rows(exec, lse.count(), count,
+                          [&](int64_t t) { sum[t] = add_log_sum_exp_at(rows, count, t); });
         }
     });
 }
@@ -56,11 +52,8 @@ void Cpu::cross_entropy(Exec& exec, Tensor losses, Tensor dlogits, Tensor logits
         A* loss = losses.as<A>();
         const A *sum = lse.as<const A>(), *value = at_label.as<const A>(), scale = A(scalars.loss_scale);
         parallel_rows(exec, logits.rows(), logits.cols(), [&](int64_t t) {
-            // a label outside the vocabulary, which the data's checks keep away, gives a loss of NaN, on
-            // which the run stops
             const bool inside = label[t] >= 0 && label[t] < part.total;
-            const A outside = label[t] == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
-            loss[t] = inside ? scale * (sum[t] - value[t]) : outside;
+            loss[t] = token_loss(label[t], part.total, scale, sum[t], value[t]);
             if (dlogits)
                 cross_entropy_gradient_row(Lane(), dlogits.row<T>(t), logits.row<const T>(t),
                                            label[t] - part.first, logits.cols(), sum[t],

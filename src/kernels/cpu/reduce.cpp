@@ -59,10 +59,8 @@ void Cpu::sum_of_squares(Exec& exec, double* out, Tensor a) {
     reduce(exec, out, a, [](double x) { return x * x; });
 }
 
-void Cpu::finish_norm(Exec&, StepScalars& s, double max_norm) {
-    s.grad_norm = std::sqrt(s.squared_norm);
-    s.finite = std::isfinite(s.grad_norm) && std::isfinite(s.loss);
-    s.clip = max_norm > 0 ? std::min(1.0, max_norm / (s.grad_norm + 1e-6)) : 1.0;
+void Cpu::finish_norm(Exec&, StepScalars& scalars, double max_norm) {
+    coeus::finish_norm(scalars, max_norm);
 }
 
 }  // namespace coeus::cpu

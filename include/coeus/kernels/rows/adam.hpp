@@ -9,7 +9,7 @@
 namespace coeus {
 
 /// The random numbers of one step of one parameter.
-inline RandomStream rounding_stream(const AdamOptions& options, uint64_t step) {
+COEUS_HD inline RandomStream rounding_stream(const AdamOptions& options, uint64_t step) {
     return RandomStream(options.seed, options.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 

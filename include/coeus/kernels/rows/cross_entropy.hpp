@@ -5,6 +5,7 @@
 // In two steps, so that ranks that have V columns each of a larger vocabulary can add up in between.
 #pragma once
 
+#include "coeus/kernels/rows/matrix.hpp"
 #include "coeus/kernels/rows/team.hpp"
 
 #include <limits>
@@ -21,6 +22,24 @@ COEUS_HD Acc<T> log_sum_exp_row(const Team& team, const T* logits, int64_t width
     const A largest = team.template largest<A>(width, logits);
     const A total = team.template sum<A>(
         width, [=](A x) { return exp_of(x - largest); }, logits);
+    return largest + std::log(total);
+}
+
+/// Loss of a token. A label outside the vocabulary, which the data's checks keep away, gives NaN, on which
+/// the run stops.
+template <class A>
+COEUS_HD A token_loss(int32_t label, int64_t vocabulary, A scale, A lse, A at_label) {
+    if (label >= 0 && label < vocabulary) return scale * (lse - at_label);
+    return label == ignored_label ? A(0) : std::numeric_limits<A>::quiet_NaN();
+}
+
+/// log sum exp over parts[p][t] of p < count.
+template <class A>
+COEUS_HD A add_log_sum_exp_at(Rows<const A> parts, int64_t count, int64_t t) {
+    A largest = parts[0][t];
+    for (int64_t p = 1; p < count; ++p) largest = parts[p][t] > largest ? parts[p][t] : largest;
+    A total = 0;
+    for (int64_t p = 0; p < count; ++p) total += std::exp(parts[p][t] - largest);
     return largest + std::log(total);
 }
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention, backward. Scores are computed again, twice: by blocks of 32 keys, which sum dk and dv
+// over the queries of all heads that share them, and by blocks of 32 queries, which sum dq over the keys. No
+// atomics. With P = softmax(scale q k^T), delta = rowsum(dout out):
+//   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k   (Dao et al. 2022,
+//   FlashAttention, algorithm 4)
+#include "attention_tiles.hpp"
+#include "cuda.hpp"
+
+#include <cmath>
+
+namespace coeus::cuda {
+
+namespace {
+
+/// delta[H, T]: a warp for each token and head.
+template <class T>
+__global__ void delta_kernel(float* delta, Heads<const T> dout, Heads<const T> out, AttentionShape s) {
+    const WarpTeam team;
+    const int64_t pair = int64_t(blockIdx.x) * (blockDim.x / warp_size) + threadIdx.x / warp_size;
+    const int64_t tokens = s.batch * s.sequence;
+    if (pair >= tokens * s.heads) return;
+    const int64_t t = pair / s.heads, head = pair % s.heads;
+    const float sum = team.template sum<float>(
+        s.head_dim, [](float x, float y) { return x * y; }, dout.data + t * dout.ld + head * s.head_dim,
+        out.data + t * out.ld + head * s.head_dim);
+    if (team.first()) delta[head * tokens + t] = sum;
+}
+
+/// Statistics of a tile's queries and the keys that they see.
+struct QueryRow {
+    float lse, delta;
+    SeenKeys seen;
+};
+struct Statistics {
+    const float *lse, *delta;
+    Documents documents;
+};
+__device__ inline QueryRow query_row(const Statistics& statistics, const AttentionShape& s, int64_t sequence,
+                                     int64_t head, int64_t query) {
+    if (query >= s.sequence) return {0, 0, {s.keys().count, 0}};
+    const int64_t i = (head * s.batch + sequence) * s.sequence + query;
+    return {statistics.lse[i], statistics.delta[i], seen_keys(s, statistics.documents.of(sequence), query)};
+}
+
+/// P and dS of one query and key.
+struct Weight {
+    float p, ds;
+};
+__device__ inline Weight weight_of(const QueryRow& query, int64_t key, const float* q, const float* k,
+                                   const float* dout, const float* v, const AttentionShape& s) {
+    if (key < query.seen.start || key >= query.seen.stop) return {0, 0};
+    const float p = exp2f(float(log2_e) * (float(s.scale) * dot(q, k, s.head_dim) - query.lse));
+    return {p, p * (dot(dout, v, s.head_dim) - query.delta) * float(s.scale)};
+}
+
+template <class O, int columns>
+__device__ void put_row(O* to, const float (&sums)[columns], int64_t head_dim, int lane, bool accumulate) {
+    for (int i = 0; i < columns; ++i) {
+        const int64_t column = lane + int64_t(i) * row_threads;
+        if (column < head_dim) to[column] = store<O>(accumulate ? load(to[column]) + sums[i] : sums[i]);
+    }
+}
+
+template <class O, class T, int columns>
+__global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> dout, Statistics statistics,
+                                     Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
+                                     bool accumulate) {
+    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
+    const int64_t first = int64_t(blockIdx.x) * tile_side, keys = s.keys().count,
+                  group = s.heads / s.kv_heads;
+    float* const key_tile = reinterpret_cast<float*>(shared_memory());
+    float* const values = key_tile + tile_floats(d);
+    float* const queries = values + tile_floats(d);
+    float* const douts = queries + tile_floats(d);
+    const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
+    float* const p_row = douts + tile_floats(d) + row * tile_side;
+    float* const ds_row = p_row + tile_side * tile_side;
+
+    load_tile<T>(key_tile, k.of(sequence, kv_head, d), first, keys, d);
+    load_tile<T>(values, v.of(sequence, kv_head, d), first, keys, d);
+    float dk_sums[columns] = {}, dv_sums[columns] = {};
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        for (int64_t begin = 0; begin < s.sequence; begin += tile_side) {
+            // each lane asks for one query of the tile: all warps get the same answer
+            const SeenKeys seen =
+                query_row(statistics, s, sequence, head, begin + threadIdx.x % warp_size).seen;
+            if (__ballot_sync(whole_warp, seen.start < first + tile_side && seen.stop > first) == 0) continue;
+            __syncthreads();
+            load_tile<T>(queries, q.of(sequence, head, d), begin, s.sequence, d);
+            load_tile<T>(douts, dout.of(sequence, head, d), begin, s.sequence, d);
+            __syncthreads();
+            for (int i = 0; i < scores_per_thread; ++i) {
+                const int c = lane + i * row_threads;
+                const QueryRow query = query_row(statistics, s, sequence, head, begin + c);
+                const Weight w = weight_of(query, first + row, queries + c * width, key_tile + row * width,
+                                           douts + c * width, values + row * width, s);
+                p_row[c] = w.p;
+                ds_row[c] = w.ds;
+            }
+            __syncwarp();
+            add_weighted_rows(dv_sums, p_row, douts, width, d, lane);
+            add_weighted_rows(dk_sums, ds_row, queries, width, d, lane);
+            __syncwarp();
+        }
+    if (first + row >= keys) return;
+    put_row(dk.of(sequence, kv_head, d).row(first + row), dk_sums, d, lane, accumulate);
+    put_row(dv.of(sequence, kv_head, d).row(first + row), dv_sums, d, lane, accumulate);
+}
+
+template <class O, class T, int columns>
+__global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statistics statistics,
+                                       Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
+                                       bool accumulate) {
+    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
+    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * tile_side, keys = s.keys().count;
+    const int64_t kv_head = head / (s.heads / s.kv_heads);
+    float* const queries = reinterpret_cast<float*>(shared_memory());
+    float* const douts = queries + tile_floats(d);
+    float* const key_tile = douts + tile_floats(d);
+    float* const values = key_tile + tile_floats(d);
+    const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
+    float* const ds_row = values + tile_floats(d) + row * tile_side;
+
+    load_tile<T>(queries, q.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T>(douts, dout.of(sequence, head, d), first, s.sequence, d);
+    const QueryRow own = query_row(statistics, s, sequence, head, first + row);
+    const int64_t last_query = first + tile_side < s.sequence ? first + tile_side - 1 : s.sequence - 1;
+    const int32_t* const documents = statistics.documents.of(sequence);
+    const int64_t begin = seen_keys(s, documents, first).start / tile_side * tile_side;
+    const int64_t end = seen_keys(s, documents, last_query).stop;
+    float sums[columns] = {};
+    for (int64_t key = begin; key < end; key += tile_side) {
+        __syncthreads();
+        load_tile<T>(key_tile, k.of(sequence, kv_head, d), key, keys, d);
+        load_tile<T>(values, v.of(sequence, kv_head, d), key, keys, d);
+        __syncthreads();
+        for (int i = 0; i < scores_per_thread; ++i) {
+            const int c = lane + i * row_threads;
+            ds_row[c] = weight_of(own, key + c, queries + row * width, key_tile + c * width,
+                                  douts + row * width, values + c * width, s)
+                            .ds;
+        }
+        __syncwarp();
+        add_weighted_rows(sums, ds_row, key_tile, width, d, lane);
+        __syncwarp();
+    }
+    if (first + row < s.sequence)
+        put_row(dq.of(sequence, head, d).row(first + row), sums, d, lane, accumulate);
+}
+
+template <class O, class T>
+void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, const Statistics& statistics,
+                   Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
+    const int64_t tile = tile_floats(s.head_dim), side = int64_t(tile_side) * tile_side;
+    const auto grid = [&](int64_t rows, int64_t heads, int64_t floats) {
+        return Grid{dim3(blocks_for(div_ceil(rows, tile_side)), blocks_for(heads), blocks_for(s.batch)),
+                    attention_threads, size_t(floats) * sizeof(float)};
+    };
+    dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
+        launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 4 * tile + side),
+               query_gradients_kernel<O, T, columns>, heads_of<O>(dq, s), heads_of<const T>(dout, s),
+               statistics, heads_of<const T>(q, s), heads_of<const T>(k, s), heads_of<const T>(v, s), s,
+               accumulate);
+        launch(exec, "attention_key_gradients", grid(s.keys().count, s.kv_heads, 4 * tile + 2 * side),
+               key_gradients_kernel<O, T, columns>, heads_of<O>(dk, s), heads_of<O>(dv, s),
+               heads_of<const T>(dout, s), statistics, heads_of<const T>(q, s), heads_of<const T>(k, s),
+               heads_of<const T>(v, s), s, accumulate);
+    });
+}
+
+}  // namespace
+
+void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out,
+                              Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                              const AttentionShape& s, bool accumulate) {
+    check_attention(q, k, v, lse, s);
+    require(dk.dtype == dq.dtype && dv.dtype == dq.dtype, "attention: gradients differ in type");
+    const Scope scope(exec.workspace);
+    const int64_t pairs = s.batch * s.sequence * s.heads;
+    const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});
+    // dq may be q, which the gradients of the keys need: it waits beside
+    const Tensor waiting = accumulate ? dq : exec.workspace.alloc(dq.dtype, {dq.rows(), dq.cols()});
+    constexpr int threads = 128;
+    dispatch(q.dtype, [&]<class T>(T) {
+        launch(exec, "attention_delta", {blocks_for(div_ceil(pairs, threads / warp_size)), threads},
+               delta_kernel<T>, delta.as<float>(), heads_of<const T>(dout, s), heads_of<const T>(out, s), s);
+        const Statistics statistics = {lse.as<const float>(), delta.as<const float>(),
+                                       documents_of(document_start, s)};
+        dispatch_out<T>(dq.dtype, [&]<class O>(O) {
+            all_gradients<O, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
+        });
+    });
+    if (!accumulate) cast(exec, dq, waiting);
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What forward and backward of attention share on CUDA: tiles of 32 queries and 32 keys in shared memory, as
+// float with one column of padding, and a block of 256 threads, of which 8 neighbours share a row of scores.
+#pragma once
+
+#include "coeus/kernels/rows/matrix.hpp"
+#include "launch.hpp"
+#include "team.hpp"
+
+namespace coeus::cuda {
+
+constexpr int tile_side = 32, row_threads = 8, attention_threads = tile_side * row_threads;
+constexpr int scores_per_thread = tile_side / row_threads;
+constexpr double log2_e = 1.4426950408889634;
+
+/// Columns of one head, rows of one sequence.
+template <class T>
+struct HeadRows {
+    T* data;
+    int64_t ld;
+    COEUS_HD T* row(int64_t i) const { return data + i * ld; }
+};
+/// All heads and sequences of an operand.
+template <class T>
+struct Heads {
+    T* data;
+    int64_t ld, rows;  // of one sequence
+    COEUS_HD HeadRows<T> of(int64_t sequence, int64_t head, int64_t head_dim) const {
+        return {data + sequence * rows * ld + head * head_dim, ld};
+    }
+};
+template <class T>
+Heads<T> heads_of(const Tensor& t, const AttentionShape& s) {
+    return {t.as<T>(), t.ld, t.rows() / s.batch};
+}
+
+/// The document starts of all sequences, or null.
+struct Documents {
+    const int32_t* start;
+    int64_t whole;  // tokens of a whole sequence
+    COEUS_HD const int32_t* of(int64_t sequence) const { return start ? start + sequence * whole : nullptr; }
+};
+inline Documents documents_of(const Tensor& document_start, const AttentionShape& s) {
+    if (!document_start) return {nullptr, 0};
+    return {document_start.as<const int32_t>(), document_start.count() / s.batch};
+}
+
+/// The keys [start, stop) that a query sees.
+struct SeenKeys {
+    int64_t start, stop;
+};
+__device__ inline SeenKeys seen_keys(const AttentionShape& s, const int32_t* document_start, int64_t query) {
+    const SequencePart keys = s.keys();
+    const int64_t index = s.queries().index(query);
+    return {document_start ? keys.below(document_start[index]) : 0, keys.below(index + 1)};
+}
+
+/// Rows of a tile are so many floats apart: odd, so that threads that read a column meet no conflict.
+COEUS_HD constexpr int64_t tile_width(int64_t head_dim) {
+    return head_dim | 1;
+}
+COEUS_HD constexpr int64_t tile_floats(int64_t head_dim) {
+    return tile_side * tile_width(head_dim);
+}
+
+/// The tile's rows from `first` on; zeros beyond `rows`. By all threads of the block.
+template <class T>
+__device__ void load_tile(float* tile, HeadRows<const T> from, int64_t first, int64_t rows,
+                          int64_t head_dim) {
+    for (int64_t i = threadIdx.x; i < tile_side * head_dim; i += attention_threads) {
+        const int64_t r = i / head_dim, j = i % head_dim;
+        tile[r * tile_width(head_dim) + j] = first + r < rows ? load(from.row(first + r)[j]) : 0.0f;
+    }
+}
+
+__device__ inline float dot(const float* a, const float* b, int64_t n) {
+    float sum = 0;
+    for (int64_t j = 0; j < n; ++j) sum += a[j] * b[j];
+    return sum;
+}
+
+/// sums[i] += sum over c of weights[c] rows[c][column], of the columns of this thread: lane, lane + 8, ...
+template <int columns>
+__device__ void add_weighted_rows(float (&sums)[columns], const float* weights, const float* rows,
+                                  int64_t width, int64_t head_dim, int lane) {
+    for (int c = 0; c < tile_side; ++c) {
+        COEUS_UNROLL
+        for (int i = 0; i < columns; ++i) {
+            const int64_t column = lane + int64_t(i) * row_threads;
+            if (column < head_dim) sums[i] += weights[c] * rows[c * width + column];
+        }
+    }
+}
+
+/// Sum, or the largest, over the 8 threads of a row.
+__device__ inline float row_sum(float value) {
+    for (int distance = row_threads / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(whole_warp, value, distance);
+    return value;
+}
+__device__ inline float row_largest(float value) {
+    for (int distance = row_threads / 2; distance > 0; distance /= 2) {
+        const float other = __shfl_xor_sync(whole_warp, value, distance);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+/// Calls f with an integral constant: columns of a head for each thread.
+template <class F>
+void dispatch_head_dim(int64_t head_dim, F&& f) {
+    require(head_dim <= 256, "attention on CUDA: heads are at most 256 wide");
+    if (head_dim <= 64) return f(std::integral_constant<int, 64 / row_threads>());
+    if (head_dim <= 128) return f(std::integral_constant<int, 128 / row_threads>());
+    f(std::integral_constant<int, 256 / row_threads>());
+}
+
+/// Calls f with a value of the type of an operand that may be of type T or of float.
+template <class T, class F>
+void dispatch_out(Dtype type, F&& f) {
+    if (type == dtype_of<T>()) return f(T());
+    require(type == Dtype::f32, "attention: a result is neither of the type nor of acc");
+    f(float());
+}
+
+inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& lse,
+                            const AttentionShape& s) {
+    const int64_t tokens = s.batch * s.sequence, keys = s.batch * s.keys().count;
+    require(s.heads > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0,
+            "attention: query heads are not a multiple of key/value heads");
+    require(s.queries().count == s.sequence && q.rows() == tokens && q.cols() == s.heads * s.head_dim &&
+                k.rows() == keys && k.cols() == s.kv_heads * s.head_dim && v.rows() == keys &&
+                v.cols() == k.cols(),
+            "attention: operands do not have the shape given");
+    require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
+}
+
+}  // namespace coeus::cuda

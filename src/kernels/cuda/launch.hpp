@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place where CUDA kernels start: grid, threads, shared memory, stream and error check. With the
+// tests' stand-in of <cuda_runtime.h> the same call runs them on the CPU.
+#pragma once
+
+#include "coeus/device/exec.hpp"
+
+#include <cuda_runtime.h>
+#include <type_traits>
+
+namespace coeus::cuda {
+
+/// What launches need besides their operands; in Exec::backend.
+struct CudaState : BackendState {
+    cudaStream_t stream = nullptr;
+};
+cudaStream_t stream_of(const Exec& exec);
+
+/// Throws SystemError naming the call, where it failed.
+void check(cudaError_t status, const char* call);
+#define COEUS_CHECK_CUDA(call) ::coeus::cuda::check(call, #call)
+
+struct Grid {
+    dim3 blocks;
+    int threads = 256;        ///< of a block; whole warps
+    size_t shared_bytes = 0;  ///< of a block: shared_memory()
+};
+
+/// The name is for messages.
+template <class... Parameters>
+void launch(const Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
+            const std::type_identity_t<Parameters>&... arguments) {
+    if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+    constexpr size_t usual_shared_bytes = 48 << 10;
+    if (grid.shared_bytes > usual_shared_bytes)
+        check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(grid.shared_bytes)),
+            name);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid.blocks;
+    config.blockDim = dim3(unsigned(grid.threads));
+    config.dynamicSmemBytes = grid.shared_bytes;
+    config.stream = stream_of(exec);
+    check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
+}
+
+/// Blocks for so many pieces of work. LogicError beyond what a grid can have.
+inline unsigned blocks_for(int64_t pieces) {
+    require(pieces >= 0 && pieces < (int64_t(1) << 31), "more blocks than a grid can have");
+    return unsigned(pieces);
+}
+
+/// Whole warps, enough for one element of a row for each thread where the row is short.
+inline int threads_for(int64_t width, int most = 256) {
+    return int(std::min<int64_t>(most, round_up(std::max<int64_t>(width, 1), 32)));
+}
+
+/// Calls f with a value of the element type: those that train on GPUs.
+template <class F>
+void dispatch(Dtype type, F&& f) {
+    switch (type) {
+        case Dtype::f32: return f(float());
+        case Dtype::bf16: return f(bf16());
+        default:
+            throw LogicError(
+                fmt::format("a CUDA kernel got {}; it takes float32 or bfloat16", name_of(type)));
+    }
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Teams of threads that share a row (rows/team.hpp): a warp, a block, or the whole grid. Elements move 16
+// bytes at a time where all operands begin at multiples of that. Sums are added thread by thread in fixed
+// places, then over the lanes of a warp, then over the warps in order: the bits depend on the sizes alone.
+#pragma once
+
+#include "coeus/kernels/rows/team.hpp"
+
+#include <cuda_runtime.h>
+
+namespace coeus::cuda {
+
+#ifdef __CUDACC__
+#define COEUS_UNROLL _Pragma("unroll")
+#else
+#define COEUS_UNROLL
+#endif
+
+constexpr unsigned whole_warp = 0xffffffffu;
+constexpr int warp_size = 32;
+
+/// This block's shared memory.
+__device__ inline unsigned char* shared_memory() {
+#ifdef __CUDACC__
+    extern __shared__ __align__(128) unsigned char memory[];
+    return memory;
+#else
+    return reinterpret_cast<unsigned char*>(emulation::thread().shared);
+#endif
+}
+
+/// Adjacent elements that are moved together.
+template <class T, int count>
+struct alignas(sizeof(T) * count) Pack {
+    T values[count];
+};
+
+template <class... T>
+constexpr int pack_count() {
+    size_t largest = 1;
+    ((largest = sizeof(T) > largest ? sizeof(T) : largest), ...);
+    return int(16 / largest);
+}
+template <int count, class T>
+__device__ bool is_aligned(const T* pointer) {
+    return reinterpret_cast<uintptr_t>(pointer) % (sizeof(T) * count) == 0;
+}
+template <int count, class T>
+__device__ Pack<T, count> load_pack(const T* from) {
+    return *reinterpret_cast<const Pack<T, count>*>(from);
+}
+template <int count, class T>
+__device__ void store_pack(T* to, const Pack<T, count>& pack) {
+    *reinterpret_cast<Pack<T, count>*>(to) = pack;
+}
+
+template <class A>
+__device__ A warp_sum(A value) {
+    COEUS_UNROLL
+    for (int distance = warp_size / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(whole_warp, value, distance);
+    return value;
+}
+template <class A>
+__device__ A warp_largest(A value) {
+    COEUS_UNROLL
+    for (int distance = warp_size / 2; distance > 0; distance /= 2) {
+        const A other = __shfl_xor_sync(whole_warp, value, distance);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+/// Threads that take elements in turn.
+class Threads {
+public:
+    __device__ Threads(int64_t rank, int64_t count) : rank_(rank), count_(count) {}
+
+    __device__ bool first() const { return rank_ == 0; }
+    template <class F>
+    __device__ void each(int64_t n, F&& f) const {
+        for (int64_t j = rank_; j < n; j += count_) f(j);
+    }
+    template <class T, class F, class... In>
+    __device__ void map(int64_t n, T* out, F&& f, const In*... in) const {
+        map_at(
+            n, out, [&](int64_t, auto... values) { return f(values...); }, in...);
+    }
+    template <class T, class F, class... In>
+    __device__ void map_at(int64_t n, T* out, F&& f, const In*... in) const {
+        constexpr int size = pack_count<T, In...>();
+        int64_t packed = 0;
+        if (is_aligned<size>(out) && (is_aligned<size>(in) && ...)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
+                store_pack<size>(out + j, map_pack<T, size>(j, f, load_pack<size>(in + j)...));
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) out[j] = store<T>(f(j, load(in[j])...));
+    }
+    template <class T, class F, class... In>
+    __device__ void map_two(int64_t n, T* first, T* second, F&& f, const In*... in) const {
+        constexpr int size = pack_count<T, In...>();
+        int64_t packed = 0;
+        if (is_aligned<size>(first) && is_aligned<size>(second) && (is_aligned<size>(in) && ...)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
+                map_pack_two(first + j, second + j, f, load_pack<size>(in + j)...);
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) {
+            const auto values = f(load(in[j])...);
+            first[j] = store<T>(values.first);
+            second[j] = store<T>(values.second);
+        }
+    }
+
+protected:
+    /// g(f(in[j]..)) of this thread's elements, in their order.
+    template <class G, class F, class... In>
+    __device__ void visit(int64_t n, G&& g, F&& f, const In*... in) const {
+        constexpr int size = pack_count<In...>();
+        int64_t packed = 0;
+        if ((is_aligned<size>(in) && ...)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
+                visit_pack<size>(g, f, load_pack<size>(in + j)...);
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_) g(f(load(in[j])...));
+    }
+
+private:
+    template <class T, int size, class F, class... In>
+    __device__ static Pack<T, size> map_pack(int64_t j, F&& f, const Pack<In, size>&... in) {
+        Pack<T, size> out;
+        COEUS_UNROLL
+        for (int i = 0; i < size; ++i) out.values[i] = store<T>(f(j + i, load(in.values[i])...));
+        return out;
+    }
+    template <class T, class F, int size, class... In>
+    __device__ static void map_pack_two(T* first, T* second, F&& f, const Pack<In, size>&... in) {
+        Pack<T, size> one, two;
+        COEUS_UNROLL
+        for (int i = 0; i < size; ++i) {
+            const auto values = f(load(in.values[i])...);
+            one.values[i] = store<T>(values.first);
+            two.values[i] = store<T>(values.second);
+        }
+        store_pack<size>(first, one);
+        store_pack<size>(second, two);
+    }
+    template <int size, class G, class F, class... In>
+    __device__ static void visit_pack(G&& g, F&& f, const Pack<In, size>&... in) {
+        COEUS_UNROLL
+        for (int i = 0; i < size; ++i) g(f(load(in.values[i])...));
+    }
+
+    int64_t rank_, count_;
+};
+
+/// A warp shares the row.
+class WarpTeam : public Threads {
+public:
+    __device__ WarpTeam() : Threads(threadIdx.x % warp_size, warp_size) {}
+
+    template <class A, class F, class... In>
+    __device__ A sum(int64_t n, F&& f, const In*... in) const {
+        A total = 0;
+        visit(
+            n, [&](A value) { total += value; }, f, in...);
+        return warp_sum(total);
+    }
+    template <class A, class T>
+    __device__ A largest(int64_t n, const T* in) const {
+        A best = load(in[0]);
+        visit(
+            n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
+        return warp_largest(best);
+    }
+};
+
+/// The threads of the whole grid, for what needs no sums.
+__device__ inline Threads grid_team() {
+    return {int64_t(blockIdx.x) * blockDim.x + threadIdx.x, int64_t(gridDim.x) * blockDim.x};
+}
+
+/// A block shares the row; every thread of it makes the same calls. Whole warps.
+class BlockTeam : public Threads {
+public:
+    /// Shared memory for the sums of warps.
+    static constexpr size_t shared_bytes = warp_size * sizeof(double);
+
+    __device__ explicit BlockTeam(unsigned char* shared)
+        : Threads(threadIdx.x, blockDim.x), shared_(shared) {}
+
+    template <class A, class F, class... In>
+    __device__ A sum(int64_t n, F&& f, const In*... in) const {
+        A total = 0;
+        visit(
+            n, [&](A value) { total += value; }, f, in...);
+        return over_warps(warp_sum(total), [](A a, A b) { return a + b; });
+    }
+    template <class A, class T>
+    __device__ A largest(int64_t n, const T* in) const {
+        A best = load(in[0]);
+        visit(
+            n, [&](A value) { best = value > best ? value : best; }, [](A value) { return value; }, in);
+        return over_warps(warp_largest(best), [](A a, A b) { return b > a ? b : a; });
+    }
+    /// All threads have come here, and see what the others have written.
+    __device__ void barrier() const { __syncthreads(); }
+
+private:
+    template <class A, class Join>
+    __device__ A over_warps(A of_warp, Join&& join) const {
+        A* of_warps = reinterpret_cast<A*>(shared_);
+        if (threadIdx.x % warp_size == 0) of_warps[threadIdx.x / warp_size] = of_warp;
+        __syncthreads();
+        A all = of_warps[0];
+        for (unsigned warp = 1; warp < blockDim.x / warp_size; ++warp) all = join(all, of_warps[warp]);
+        __syncthreads();  // before the next one writes there
+        return all;
+    }
+
+    unsigned char* shared_;
+};
+
+}  // namespace coeus::cuda

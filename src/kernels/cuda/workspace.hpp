@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scratch memory of the CUDA kernels in bytes, as pure functions of the shapes: the kernels take just this
+// much from Exec's workspace, and the dry table notes it, on machines without a GPU too.
+#pragma once
+
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus::cuda::workspace {
+
+/// Rows whose weight gradients a block of a norm sums.
+constexpr int64_t norm_block = 16;
+/// Elements that a block adds up for a sum.
+constexpr int64_t sum_block = 1 << 14;
+/// What cuBLASLt may use (NVIDIA's advice for Hopper).
+constexpr int64_t gemm = int64_t(32) << 20;
+
+/// Sums of the weight gradient for each block of rows.
+inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
+    return dweight ? padded_bytes(div_ceil(x.rows(), norm_block) * x.cols() * size_of(Dtype::f32)) : 0;
+}
+/// One double for each block.
+inline int64_t sum(const Tensor& a) {
+    return padded_bytes((a.dense() ? div_ceil(a.count(), sum_block) : a.rows()) * size_of(Dtype::f64));
+}
+/// Row sums of dout out, and the queries' gradients, which wait until the queries are not needed any more.
+inline int64_t attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {
+    return padded_bytes(s.heads * s.batch * s.sequence * size_of(Dtype::f32)) +
+           (accumulate ? 0 : padded_bytes(dq.count() * size_of(dq.dtype)));
+}
+
+}  // namespace coeus::cuda::workspace

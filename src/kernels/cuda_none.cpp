@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/kernels/kernels.hpp"
+
+namespace coeus {
+
+const Kernels& cuda_kernels() {
+    throw SystemError("this program was built without CUDA (make cuda builds one with it)");
+}
+
+}  // namespace coeus

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of planning runs for a GPU, which needs none.
+#include "cuda/workspace.hpp"
+#include "dry.hpp"
+
+namespace coeus {
+
+namespace {
+
+struct DryCuda : Dry {
+    static void gemm(Exec& exec, Tensor, Operand, Operand, Tensor) {
+        exec.workspace.touch(cuda::workspace::gemm);
+    }
+    static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
+                                  Tensor) {
+        exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
+    }
+    static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
+                                    Tensor, Tensor) {
+        exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
+    }
+    static void attention_backward(Exec& exec, Tensor dq, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                                   Tensor, Tensor, Tensor, const AttentionShape& shape, bool accumulate) {
+        exec.workspace.touch(cuda::workspace::attention_backward(dq, shape, accumulate));
+    }
+    static void sum(Exec& exec, double*, Tensor a) { exec.workspace.touch(cuda::workspace::sum(a)); }
+    static void sum_of_squares(Exec& exec, double*, Tensor a) {
+        exec.workspace.touch(cuda::workspace::sum(a));
+    }
+};
+
+}  // namespace
+
+const Kernels& dry_cuda_kernels() {
+    static constexpr Kernels table = observed_table<DryCuda>("dry cuda");
+    return table;
+}
+
+}  // namespace coeus

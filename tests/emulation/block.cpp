@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulation/block.hpp"
+
+#include <boost/context/fiber.hpp>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace coeus::emulation {
+
+namespace {
+
+using boost::context::fiber;
+
+constexpr size_t stack_bytes = size_t(256) << 10;
+constexpr int warp_size = 32;
+
+enum class State { ready, at_block_barrier, at_warp_barrier, left };
+
+struct ThreadOfBlock {
+    Thread at;
+    State state = State::ready;
+    unsigned mask = 0;           // of the warp barrier where it waits
+    const char* what = "";       // what it waits for
+    fiber rest;                  // what it will do when it goes on
+    void* fake_stack = nullptr;  // of the address sanitizer
+};
+
+// Stacks are kept from block to block: their pages stay.
+class Stacks {
+public:
+    std::byte* operator[](size_t i) {
+        while (stacks_.size() <= i) {
+            void* const memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (memory == MAP_FAILED) throw std::runtime_error("emulation: no memory for a stack");
+            stacks_.push_back(static_cast<std::byte*>(memory));
+        }
+        return stacks_[i];
+    }
+    ~Stacks() {
+        for (std::byte* stack : stacks_) munmap(stack, stack_bytes);
+    }
+
+private:
+    std::vector<std::byte*> stacks_;
+};
+
+// As Boost asks for one.
+struct KeptStack {
+    std::byte* memory;
+    boost::context::stack_context allocate() const {
+        boost::context::stack_context stack;
+        stack.size = stack_bytes;
+        stack.sp = memory + stack_bytes;
+        return stack;
+    }
+    void deallocate(boost::context::stack_context&) const {}
+};
+
+struct Block {
+    std::vector<std::byte> slots;
+    std::vector<ThreadOfBlock> threads;
+    ThreadOfBlock* running = nullptr;
+    fiber scheduler;  // what it will do when a thread waits
+    void* scheduler_fake_stack = nullptr;
+    const void* scheduler_stack = nullptr;
+    size_t scheduler_stack_bytes = 0;
+    const std::function<void()>* body = nullptr;
+    std::string failure;
+};
+
+Block* current = nullptr;
+std::mt19937_64 draw(1);
+
+std::string place(const Thread& t) {
+    const auto text = [](const Index& i) {
+        return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
+    };
+    return "thread " + text(t.thread) + " of block " + text(t.block);
+}
+
+void run_until_it_waits(ThreadOfBlock& thread, [[maybe_unused]] std::byte* stack) {
+    current->running = &thread;
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(&current->scheduler_fake_stack, stack, stack_bytes);
+#endif
+    thread.rest = std::move(thread.rest).resume();
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(current->scheduler_fake_stack, nullptr, nullptr);
+#endif
+}
+
+void announce_return([[maybe_unused]] ThreadOfBlock& thread) {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(thread.state == State::left ? nullptr : &thread.fake_stack,
+                                   current->scheduler_stack, current->scheduler_stack_bytes);
+#endif
+}
+
+fiber run_thread(fiber&& scheduler) {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(nullptr, &current->scheduler_stack, &current->scheduler_stack_bytes);
+#endif
+    current->scheduler = std::move(scheduler);
+    ThreadOfBlock& thread = *current->running;
+    try {
+        (*current->body)();
+    } catch (const std::exception& error) {
+        current->failure = error.what();
+    }
+    thread.state = State::left;
+    announce_return(thread);
+    return std::move(current->scheduler);
+}
+
+void wait(State state, unsigned mask, const char* what) {
+    ThreadOfBlock& thread = *current->running;
+    thread.state = state;
+    thread.mask = mask;
+    thread.what = what;
+    announce_return(thread);
+    current->scheduler = std::move(current->scheduler).resume();
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(thread.fake_stack, nullptr, nullptr);
+#endif
+}
+
+using Lanes = std::span<ThreadOfBlock>;
+
+// The lanes of a mask that all wait for each other go on. True where some do.
+bool release_lanes(Lanes warp) {
+    bool any = false;
+    for (const ThreadOfBlock& thread : warp) {
+        if (thread.state != State::at_warp_barrier) continue;
+        const unsigned mask = thread.mask;
+        const auto takes_part = [mask](size_t lane) { return (mask >> lane & 1u) != 0; };
+        bool complete = mask >> (warp.size() - 1) <= 1u;
+        for (size_t lane = 0; lane < warp.size() && complete; ++lane)
+            complete =
+                !takes_part(lane) || (warp[lane].state == State::at_warp_barrier && warp[lane].mask == mask &&
+                                      std::strcmp(warp[lane].what, thread.what) == 0);
+        if (!complete) continue;
+        for (size_t lane = 0; lane < warp.size(); ++lane)
+            if (takes_part(lane)) warp[lane].state = State::ready;
+        any = true;
+    }
+    return any;
+}
+
+// Until all of its lanes wait for the block, or in vain, or have left. `order`: of the lanes, drawn anew at
+// each turn.
+void run_warp(Lanes warp, std::vector<size_t>& order, size_t first, Stacks& stacks) {
+    do {
+        std::shuffle(order.begin(), order.end(), draw);
+        for (const size_t lane : order) {
+            if (lane >= warp.size() || warp[lane].state != State::ready) continue;
+            run_until_it_waits(warp[lane], stacks[first + lane]);
+            if (!current->failure.empty()) throw std::runtime_error(current->failure);
+        }
+    } while (release_lanes(warp));
+}
+
+// All threads wait for the block: they go on.
+bool release_block(std::vector<ThreadOfBlock>& threads) {
+    const auto waits = [](const ThreadOfBlock& thread) { return thread.state == State::at_block_barrier; };
+    if (!std::all_of(threads.begin(), threads.end(), waits)) return false;
+    for (ThreadOfBlock& thread : threads) thread.state = State::ready;
+    return true;
+}
+
+// From one barrier of the block to the next each warp runs as far as it can, so that it is far ahead of those
+// that come after it.
+void run_block(Block& block, Stacks& stacks) {
+    std::vector<size_t> warps((block.threads.size() + warp_size - 1) / warp_size), lanes(warp_size);
+    std::iota(warps.begin(), warps.end(), size_t(0));
+    std::iota(lanes.begin(), lanes.end(), size_t(0));
+    for (size_t i = 0; i < block.threads.size(); ++i)
+        block.threads[i].rest = fiber(std::allocator_arg, KeptStack{stacks[i]}, run_thread);
+    do {
+        std::shuffle(warps.begin(), warps.end(), draw);
+        for (const size_t warp : warps) {
+            const size_t first = warp * warp_size;
+            run_warp(Lanes(block.threads)
+                         .subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)),
+                     lanes, first, stacks);
+        }
+    } while (release_block(block.threads));
+    for (const ThreadOfBlock& thread : block.threads)
+        if (thread.state != State::left)
+            throw std::runtime_error("emulation: " + place(thread.at) + " waits in vain for others at " +
+                                     thread.what);
+}
+
+}  // namespace
+
+const Thread& thread() {
+    return current->running->at;
+}
+
+void set_seed(uint64_t seed) {
+    draw.seed(seed);
+}
+
+void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body) {
+    if (block_size.y != 1 || block_size.z != 1)
+        throw std::runtime_error("emulation: blocks are rows of threads");
+    static Stacks stacks;
+    for (unsigned z = 0; z < grid.z; ++z)
+        for (unsigned y = 0; y < grid.y; ++y)
+            for (unsigned x = 0; x < grid.x; ++x) {
+                void* memory = nullptr;
+                if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0)
+                    throw std::runtime_error("emulation: no memory for a block");
+                const std::unique_ptr<std::byte, void (*)(void*)> shared(static_cast<std::byte*>(memory),
+                                                                         std::free);
+                std::memset(shared.get(), 0xff, shared_bytes);
+                Block block;
+                block.body = &body;
+                block.threads.resize(block_size.x);
+                block.slots.resize((block_size.x + warp_size - 1) / warp_size * warp_size * slot_bytes);
+                for (unsigned i = 0; i < block_size.x; ++i)
+                    block.threads[i].at = {{i, 0, 0}, {x, y, z}, block_size, grid, shared.get()};
+                current = &block;
+                run_block(block, stacks);
+                current = nullptr;
+            }
+}
+
+void block_barrier() {
+    wait(State::at_block_barrier, 0, "a barrier of the block");
+}
+
+void warp_barrier(unsigned mask, const char* what) {
+    if ((mask >> thread().lane() & 1u) == 0) fail("a lane is not in its own mask");
+    wait(State::at_warp_barrier, mask, what);
+}
+
+std::byte* slot(int lane) {
+    const size_t warp = thread().thread.x / warp_size;
+    return current->slots.data() + (warp * warp_size + size_t(lane)) * slot_bytes;
+}
+
+void fail(const char* what) {
+    throw std::runtime_error("emulation: " + std::string(what) + ", " + place(thread()));
+}
+
+}  // namespace coeus::emulation

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in of CUDA's header, for tests: with it the host's compiler builds the sources of the kernels, and
+// launches run on the emulated blocks of block.hpp. Device memory is host memory, streams do all work at
+// once.
+#pragma once
+
+#include "emulation/block.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+namespace coeus::emulation {
+
+/// A part of Thread that reads as CUDA's built-in variable.
+template <Index Thread::*member>
+struct BuiltIn {
+    template <unsigned Index::*extent>
+    struct Extent {
+        operator unsigned() const { return thread().*member.*extent; }
+    };
+    Extent<&Index::x> x;
+    Extent<&Index::y> y;
+    Extent<&Index::z> z;
+};
+
+}  // namespace coeus::emulation
+
+inline constexpr coeus::emulation::BuiltIn<&coeus::emulation::Thread::thread> threadIdx;
+inline constexpr coeus::emulation::BuiltIn<&coeus::emulation::Thread::block> blockIdx;
+inline constexpr coeus::emulation::BuiltIn<&coeus::emulation::Thread::block_size> blockDim;
+inline constexpr coeus::emulation::BuiltIn<&coeus::emulation::Thread::grid> gridDim;
+
+struct dim3 : coeus::emulation::Index {
+    constexpr dim3(unsigned columns = 1, unsigned rows = 1, unsigned layers = 1)
+        : Index{columns, rows, layers} {}
+};
+
+using cudaStream_t = struct coeus_emulated_stream*;
+enum cudaError_t { cudaSuccess = 0 };
+inline const char* cudaGetErrorString(cudaError_t) {
+    return "no error";
+}
+
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes = 0;
+    cudaStream_t stream = nullptr;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+    const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
+    coeus::emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                               [&] { std::apply(kernel, copies); });
+    return cudaSuccess;
+}
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int) {
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+    std::memset(to, value, bytes);
+    return cudaSuccess;
+}
+
+inline void __syncthreads() {
+    coeus::emulation::block_barrier();
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+    coeus::emulation::warp_barrier(mask, "a barrier of the warp");
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
+    return coeus::emulation::exchange(mask, value, coeus::emulation::thread().lane() ^ lane_mask,
+                                      "__shfl_xor_sync");
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source) {
+    return coeus::emulation::exchange(mask, value, source, "__shfl_sync");
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned votes = 0;
+    *reinterpret_cast<int*>(coeus::emulation::slot(coeus::emulation::thread().lane())) = predicate;
+    coeus::emulation::warp_barrier(mask, "__ballot_sync");
+    for (int lane = 0; lane < 32; ++lane)
+        if ((mask >> lane & 1u) != 0 && *reinterpret_cast<int*>(coeus::emulation::slot(lane)) != 0)
+            votes |= 1u << lane;
+    coeus::emulation::warp_barrier(mask, "__ballot_sync");
+    return votes;
+}
+inline int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
+inline int __popc(unsigned bits) {
+    return __builtin_popcount(bits);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulation itself must find what it is there for.
+#include "cuda_runtime.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <vector>
+
+using namespace coeus;
+
+namespace {
+
+void run(unsigned blocks, unsigned threads, size_t shared_bytes, const std::function<void()>& body) {
+    emulation::run_grid(dim3(blocks), dim3(threads), shared_bytes, body);
+}
+
+float* shared() {
+    return reinterpret_cast<float*>(emulation::thread().shared);
+}
+
+// Each thread takes what its neighbour has put into shared memory.
+std::vector<float> shifted(bool with_barrier, uint64_t order) {
+    std::vector<float> out(64);
+    emulation::set_seed(order);
+    run(1, 64, 64 * sizeof(float), [&] {
+        shared()[threadIdx.x] = float(threadIdx.x);
+        if (with_barrier) __syncthreads();
+        out[threadIdx.x] = shared()[(threadIdx.x + 1) % 64];
+    });
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("emulation: a barrier makes what others wrote visible, and without it some order shows") {
+    const std::vector<float> expected = shifted(true, 1);
+    CHECK(expected[5] == 6);
+    CHECK(shifted(true, 2) == expected);
+    CHECK(std::isnan(shifted(false, 1)[0] + shifted(false, 2)[0] + shifted(false, 3)[0] +
+                     shifted(false, 4)[0]));
+}
+
+TEST_CASE("emulation: each block finds its shared memory full of NaN") {
+    int nan = 0;
+    run(3, 32, sizeof(float), [&] {
+        if (threadIdx.x == 0) {
+            nan += std::isnan(shared()[0]);
+            shared()[0] = 1;
+        }
+    });
+    CHECK(nan == 3);
+}
+
+TEST_CASE("emulation: shuffles and votes see the lanes of the mask") {
+    std::vector<int> sums(64), votes(64);
+    run(1, 64, 0, [&] {
+        int value = int(threadIdx.x);
+        for (int distance = 16; distance > 0; distance /= 2)
+            value += __shfl_xor_sync(0xffffffffu, value, distance);
+        sums[threadIdx.x] = value;
+        votes[threadIdx.x] = int(__ballot_sync(0xffffffffu, threadIdx.x % 32 < 3));
+    });
+    CHECK(sums[7] == 31 * 32 / 2);
+    CHECK(sums[40] == 31 * 32 / 2 + 32 * 32);
+    CHECK(votes == std::vector<int>(64, 7));
+}
+
+TEST_CASE("emulation: threads that wait in vain are named") {
+    CHECK_THROWS_WITH(run(1, 64, 0,
+                          [] {
+                              if (threadIdx.x != 5) __syncthreads();
+                          }),
+                      Catch::Contains("waits in vain") && Catch::Contains("barrier of the block"));
+    CHECK_THROWS_WITH(run(1, 32, 0,
+                          [] {
+                              if (threadIdx.x != 5) __shfl_sync(0xffffffffu, 1, 0);
+                          }),
+                      Catch::Contains("waits in vain") && Catch::Contains("__shfl_sync"));
+    CHECK_THROWS_WITH(run(1, 32, 0,
+                          [] {
+                              if (threadIdx.x < 16) __shfl_sync(0xffffu, 1, 20);
+                          }),
+                      Catch::Contains("takes no part"));
+    CHECK_THROWS_WITH(run(1, 32, 0, [] { __syncwarp(1u); }), Catch::Contains("not in its own mask"));
+}
