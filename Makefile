@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug cuda run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -21,6 +21,7 @@ help:
 	@echo 'make format      lay out the sources by .clang-format'
 	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
+	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (nothing uses them yet: doc/design.md)'
 	@echo 'make install     copy program, decks and documents to PREFIX (default /usr/local)'
 	@echo 'make deps        install the packages of all the above (Debian)'
 	@echo 'make clean       delete the build folders; runs and checkpoints stay'
@@ -37,6 +38,11 @@ debug:
 	@tools/deps.sh build
 	@$(call configure,build-debug,debug)
 	@cmake --build --preset debug
+
+cuda:
+	@tools/deps.sh build
+	@$(call configure,build-cuda,cuda)
+	@cmake --build --preset cuda
 
 run:
 	@tools/deps.sh build run
@@ -84,7 +90,7 @@ lint:
 
 format:
 	@tools/deps.sh lint
-	@find include src tests bench -name '*.?pp' -print0 | xargs -0 clang-format-14 -i
+	@find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 | xargs -0 clang-format-14 -i
 
 bench:
 	@tools/deps.sh build bench
@@ -99,4 +105,4 @@ deps:
 	@tools/deps.sh
 
 clean:
-	rm -rf build build-debug build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-cuda build-asan build-tsan build-fuzz

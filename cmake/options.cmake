@@ -2,7 +2,7 @@
 # Compiler options of our own code, as the interface library coeus_options.
 add_library(coeus_options INTERFACE)
 target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
-target_compile_options(coeus_options INTERFACE
+set(options
     -Wall -Wextra -Wpedantic -Wshadow -Werror
     # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
     -Wno-restrict
@@ -12,6 +12,7 @@ target_compile_options(coeus_options INTERFACE
     -Wno-psabi
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
     -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
+target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
 # full vectorisation also in -O2 builds; Debug builds are used with sanitizers and must not take minutes
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")

@@ -14,7 +14,7 @@ check() {
 }
 
 format() {
-    find include src tests bench -name '*.?pp' -print0 |
+    find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 |
         xargs -0 -P "$(nproc)" -n 16 clang-format-14 --dry-run --Werror 2>&1 |
         sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not laid out by .clang-format (make format)/p' |
         sort -u -t: -k1,1 | { ! grep .; }

@@ -112,7 +112,7 @@ void Cuda::sum_parts(Exec& exec, Tensor out, Tensor parts) {
 
 void Cuda::zero(Exec& exec, Tensor out) {
     if (out.dense()) {
-        COEUS_CHECK_CUDA(cudaMemsetAsync(out.data, 0, size_t(out.bytes()), stream_of(exec)));
+        COEUS_CHECK_CUDA(cudaMemsetAsync(out.data, 0, size_t(out.bytes()), state_of(exec).stream));
         return;
     }
     dispatch(out.dtype, [&]<class T>(T) {

@@ -3,9 +3,9 @@
 
 namespace coeus::cuda {
 
-cudaStream_t stream_of(const Exec& exec) {
-    const auto* state = static_cast<const CudaState*>(exec.backend.get());
-    return state ? state->stream : nullptr;
+CudaState& state_of(Exec& exec) {
+    if (!exec.backend) exec.backend = std::make_unique<CudaState>();
+    return static_cast<CudaState&>(*exec.backend);
 }
 
 void check(cudaError_t status, const char* call) {

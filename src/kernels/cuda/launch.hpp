@@ -10,11 +10,12 @@
 
 namespace coeus::cuda {
 
-/// What launches need besides their operands; in Exec::backend.
+/// What kernels need besides their operands; in Exec::backend, made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;
+    cudaStream_t stream = nullptr;    ///< null: CUDA's own
+    std::unique_ptr<BackendState> gemm;  ///< made by the first product
 };
-cudaStream_t stream_of(const Exec& exec);
+CudaState& state_of(Exec& exec);
 
 /// Throws SystemError naming the call, where it failed.
 void check(cudaError_t status, const char* call);
@@ -28,7 +29,7 @@ struct Grid {
 
 /// The name is for messages.
 template <class... Parameters>
-void launch(const Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
+void launch(Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
             const std::type_identity_t<Parameters>&... arguments) {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
     constexpr size_t usual_shared_bytes = 48 << 10;
@@ -40,7 +41,7 @@ void launch(const Exec& exec, const char* name, const Grid& grid, void (*kernel)
     config.gridDim = grid.blocks;
     config.blockDim = dim3(unsigned(grid.threads));
     config.dynamicSmemBytes = grid.shared_bytes;
-    config.stream = stream_of(exec);
+    config.stream = state_of(exec).stream;
     check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
 }
 
