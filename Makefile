@@ -17,7 +17,7 @@ help:
 	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
-	@echo 'make lint        format, clang-tidy, layering, headers, file rules'
+	@echo 'make lint        format, clang-tidy, layering, file rules'
 	@echo 'make format      lay out the sources by .clang-format'
 	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'

@@ -193,32 +193,40 @@ void broadcast(CheckpointContents& contents, const Communicator& ranks) {
     for_each_field(contents, unpacker);
 }
 
+/// What the disk is asked for before it is needed. Reading array by array without it leaves the disk idle
+/// while a rank computes sums, and its own read-ahead begins anew at each array: a quarter of the speed.
+constexpr int64_t prefetched_bytes = int64_t(64) << 20;
+
 /// Elements of a file in the form in which a rank holds them.
 struct Reader {
     const CheckpointContents& contents;
     std::vector<std::optional<RawFile>> files = std::vector<std::optional<RawFile>>(contents.files.size());
     std::vector<std::byte> staging = {};
 
+    const RawFile& file_of(const CheckpointContents::Array& array) {
+        std::optional<RawFile>& file = files[size_t(array.file)];
+        if (!file) file = RawFile::open(contents.files[size_t(array.file)]);
+        return *file;
+    }
+
+    /// Asks the disk for the rows of a tensor, unless they are but parts of the file's; bytes asked for.
+    int64_t prefetch(const CheckpointTensor& tensor, const CheckpointContents::Array& array) {
+        const int64_t row_bytes = array.shape.cols() * size_of(array.type);
+        if (!tensor.local || tensor.local.cols() != array.shape.cols()) return 0;
+        const int64_t bytes = std::min(prefetched_bytes, tensor.local.rows() * row_bytes);
+        if (bytes > 0) file_of(array).prefetch(bytes, array.elements + tensor.first_row * row_bytes);
+        return bytes;
+    }
+
     /// Elements of a block of rows, dense and as stored, in `to`.
     void read(std::byte* to, const CheckpointContents::Array& array, int64_t first_row, int64_t rows,
               int64_t first_col, int64_t cols) {
-        std::optional<RawFile>& file = files[size_t(array.file)];
-        if (!file) file = RawFile::open(contents.files[size_t(array.file)]);
+        const RawFile& file = file_of(array);
         const int64_t bytes = size_of(array.type), row_bytes = array.shape.cols() * bytes;
         const int64_t place = array.elements + first_row * row_bytes + first_col * bytes;
-        if (cols == array.shape.cols()) return file->read(to, rows * row_bytes, place);
+        if (cols == array.shape.cols()) return file.read(to, rows * row_bytes, place);
         for (int64_t r = 0; r < rows; ++r)
-            file->read(to + r * cols * bytes, cols * bytes, place + r * row_bytes);
-    }
-
-    /// Of whole rows, the next ones: they come from the disk while these are summed and converted.
-    void prefetch(const CheckpointTensor& tensor, const CheckpointContents::Array& array, int64_t row) const {
-        constexpr int64_t ahead = 4 << 20;
-        const int64_t row_bytes = array.shape.cols() * size_of(array.type);
-        const int64_t rest = (tensor.local.rows() - row) * row_bytes;
-        if (tensor.local.cols() == array.shape.cols() && rest > 0)
-            files[size_t(array.file)]->prefetch(std::min(ahead, rest),
-                                                array.elements + (tensor.first_row + row) * row_bytes);
+            file.read(to + r * cols * bytes, cols * bytes, place + r * row_bytes);
     }
 
     /// The tensor's part of an array; adds the sums of its share.
@@ -233,7 +241,6 @@ struct Reader {
             if (!in_place) staging.resize(size_t(count * cols * bytes));
             std::byte* const stored = in_place ? static_cast<std::byte*>(rows.data) : staging.data();
             read(stored, array, tensor.first_row + first, count, tensor.first_col, cols);
-            prefetch(tensor, array, first + count);
             const int64_t begin = std::max(first, share.first),
                           end = std::min(first + count, share.first + share.count);
             if (begin < end)
@@ -261,7 +268,11 @@ std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
     require(tensors.size() == contents.arrays.size(), "all ranks ask for the same arrays");
     Reader reader{contents};
     std::vector<uint64_t> all;
-    for (size_t i = 0; i < tensors.size(); ++i) {
+    int64_t asked_bytes = 0, read_bytes = 0;
+    for (size_t i = 0, asked = 0; i < tensors.size(); ++i) {
+        for (; asked < tensors.size() && asked_bytes <= read_bytes + prefetched_bytes; ++asked)
+            asked_bytes += reader.prefetch(tensors[asked], contents.arrays[asked]);
+        read_bytes += tensors[i].local ? tensors[i].local.count() * size_of(contents.arrays[i].type) : 0;
         require_shape(contents.files.at(0), tensors[i], contents.arrays[i].shape);
         BlockSums sums(tensors[i].shape, contents.arrays[i].block_rows);
         if (tensors[i].local) reader.read(tensors[i], contents.arrays[i], share_of(tensors[i], i), sums);
