@@ -18,8 +18,8 @@ namespace {
 std::vector<std::string> unfinished_files(const std::string& folder) {
     std::error_code ignored;
     std::vector<std::string> all = unlinked_parts(folder);
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.path().string().ends_with(".h5.part")) all.push_back(entry.path());
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (entry.string().ends_with(".h5.part")) all.push_back(entry);
     return all;
 }
 
