@@ -29,7 +29,9 @@ std::string owner_of(const std::string& folder) {
 
 /// Whether a file links to this folder, or may do so: it cannot be read.
 bool may_link_to(const fs::path& path, const std::string& folder) {
-    if (!fs::exists(path)) return false;
+    std::error_code ignored;
+    const fs::file_type type = fs::status(path, ignored).type();
+    if (type != fs::file_type::regular) return type == fs::file_type::none;  // none: that is not known
     try {
         require_sound_layout(path.string());
         const hdf5::File file = hdf5::File::open(path.string());
@@ -37,16 +39,6 @@ bool may_link_to(const fs::path& path, const std::string& folder) {
     } catch (const std::exception&) {
         return true;
     }
-}
-
-bool is_linked(const fs::path& folder, const std::vector<std::string>& gone) {
-    const fs::path owner = folder.parent_path() / owner_of(folder.filename().string());
-    const auto links = [&](const char* ending) {
-        const std::string file = owner.string() + ending;
-        return std::find(gone.begin(), gone.end(), file) == gone.end() &&
-               may_link_to(file, folder.filename().string());
-    };
-    return links(".h5") || links(".h5.abandoned");
 }
 
 void check_part(const std::string& path, const std::string& part, int64_t number, const TrainRecord& train) {
@@ -119,13 +111,23 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     return parts;
 }
 
+bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone) {
+    const fs::path folder = parts_folder, owner = folder.parent_path() / owner_of(folder.filename().string());
+    const auto links = [&](const char* ending) {
+        const std::string file = owner.string() + ending;
+        return std::find(gone.begin(), gone.end(), file) == gone.end() &&
+               may_link_to(file, folder.filename().string());
+    };
+    return links(".h5") || links(".h5.abandoned");
+}
+
 std::vector<std::string> unlinked_parts(const std::string& folder, const std::vector<std::string>& gone) {
     std::error_code ignored;
     std::vector<std::string> unlinked;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.is_directory(ignored) && !owner_of(entry.path().filename().string()).empty() &&
-            !is_linked(entry.path(), gone))
-            unlinked.push_back(entry.path());
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (fs::is_directory(entry, ignored) && !owner_of(entry.filename().string()).empty() &&
+            !is_linked(entry.string(), gone))
+            unlinked.push_back(entry);
     return unlinked;
 }
 
