@@ -63,6 +63,10 @@ std::string Checkpoint::path_of(int64_t step) const {
     return (fs::path(folder_) / step_file_name(step)).string();
 }
 
+std::string Checkpoint::model_path_of(int64_t step) const {
+    return (fs::path(folder_) / model_file_name(step)).string();
+}
+
 void Checkpoint::fail(const std::string& path, const std::string& reason) const {
     std::string standing;
     if (ranks_.rank() == 0)
@@ -113,7 +117,7 @@ Checkpoint::Saved Checkpoint::export_model(const TrainRecord& train,
     std::vector<CheckpointTensor> weights;
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.path.starts_with("model/")) weights.push_back(tensor);
-    Saved done = write((fs::path(folder_) / model_file_name(train.step)).string(), train, weights, dtype);
+    Saved done = write(model_path_of(train.step), train, weights, dtype);
     if (ranks_.rank() == 0) remove_all(unlinked_parts(folder_));
     return done;
 }

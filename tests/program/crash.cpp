@@ -4,6 +4,7 @@
 // figures of a run that nobody disturbed.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
+#include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -71,9 +72,12 @@ void campaign(int rounds, uint64_t seed) {
     for (int round = 0; round < rounds; ++round) {
         const auto victim = Victim(round % 4);
         const char* mode = round / 4 % 2 ? "async" : "disabled";
+        const int files = (round / 2 + round / 8) % 2 ? 3 : 1;
         const fs::path run = folder / std::to_string(round);
-        const Arguments arguments = tiny_run(
-            run, folder / "tokens.h5", saving + Arguments{std::string("--checkpoint.async_mode=") + mode});
+        const Arguments arguments =
+            tiny_run(run, folder / "tokens.h5",
+                     saving + Arguments{std::string("--checkpoint.async_mode=") + mode,
+                                        fmt::format("--checkpoint.files={}", files)});
         const double moment = seconds * random.uniform(uint64_t(round));
         const Outcome killed = run_shell(
             "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
@@ -81,7 +85,7 @@ void campaign(int rounds, uint64_t seed) {
             killed_line(victim, moment, arguments) + " < /dev/null");
         wait_for_processes_of(run);
         const Outcome resumed = run_coeus(arguments, 2);
-        CAPTURE(round, mode, moment, killed.output, resumed.output);
+        CAPTURE(round, mode, files, moment, killed.output, resumed.output);
         stopped += killed.exit_code != 0;
         REQUIRE(resumed.exit_code == 0);
         if (const int64_t saved = last_saved(killed.output); saved > 0 && saved < 40) {
@@ -91,6 +95,9 @@ void campaign(int rounds, uint64_t seed) {
             CHECK(std::stoll(from[1]) >= saved);
         }
         CHECK_FALSE(resumed.output.find("passed over") != std::string::npos);
+        for (const StepFile& file : list_checkpoints(run / "checkpoint"))
+            CHECK(verify_checkpoint(file.path).empty());
+        CHECK(verify_checkpoint(run / "checkpoint/model-00000040.h5").empty());
         const std::vector<double> all = read_metrics(run).losses();
         REQUIRE(all.size() == losses.size());
         for (size_t i = 0; i < all.size(); ++i) CHECK(relatively_close(all[i], losses[i], 1e-10));

@@ -77,6 +77,9 @@ public:
     Saved export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
                        Dtype dtype) const;
 
+    /// Where export_model() writes.
+    std::string model_path_of(int64_t step) const;
+
     /// For who writes by himself (async_checkpoint.hpp): the file of a step, what is to be done when it
     /// stands under its name (returns what is to be removed, with rank 0), and the error that save() would
     /// throw.
