@@ -136,10 +136,19 @@ bool Trainer::load() {
         loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
                                         : checkpoint_.load_newest(full_state());
     if (loaded) excluded = still_to_exclude(excluded, loaded->train.deck);
-    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only)
+    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only) {
+        on_first_rank(mesh_.world(), [&] {
+            std::error_code ignored;
+            if (std::filesystem::is_directory(options.initial_load_path, ignored))
+                throw ConfigError(
+                    "checkpoint.initial_load_path = \"{}\": is a folder; with "
+                    "checkpoint.initial_load_model_only = false name one of its files, step-*.h5",
+                    options.initial_load_path);
+        });
         loaded = {options.initial_load_path,
                   load_checkpoint(options.initial_load_path,
                                   excludes(excluded, "optimizer") ? weights() : full_state(), mesh_.world())};
+    }
     if (loaded) {
         if (excludes(excluded, "optimizer")) parameters.clear_moments();
         resume(*loaded, excluded);
