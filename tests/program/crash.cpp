@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that save every step are killed at random moments: one process, one of two ranks, mpirun. The same
-// line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
+// Runs that save every step are killed at random moments: one process, one of two ranks or both, mpirun. The
+// same line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
 // figures of a run that nobody disturbed.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Victim { process, rank_0, rank_1, mpirun };
+enum class Victim { process, rank_0, rank_1, both_ranks, mpirun };
+constexpr int victims = 5;
 
 std::string quoted(const Arguments& arguments) {
     std::string line;
@@ -36,6 +37,7 @@ std::string killed_line(Victim victim, double seconds, const Arguments& argument
         case Victim::process: return kill + run;
         case Victim::mpirun: return kill + mpirun + "-n 2 " + run;
         case Victim::rank_0: return mpirun + "-n 1 " + kill + run + " : -n 1 " + run;
+        case Victim::both_ranks: return mpirun + "-n 2 " + kill + run;
         case Victim::rank_1: return mpirun + "-n 1 " + run + " : -n 1 " + kill + run;
     }
     return "";
@@ -70,9 +72,9 @@ void campaign(int rounds, uint64_t seed) {
     const RandomStream random(seed, "moments of a crash");
     int stopped = 0;
     for (int round = 0; round < rounds; ++round) {
-        const auto victim = Victim(round % 4);
-        const char* mode = round / 4 % 2 ? "async" : "disabled";
-        const int files = (round / 2 + round / 8) % 2 ? 3 : 1;
+        const auto victim = Victim(round % victims);
+        const char* mode = round / victims % 2 ? "async" : "disabled";
+        const int files = (round + round / (2 * victims)) % 2 ? 3 : 1;
         const fs::path run = folder / std::to_string(round);
         const Arguments arguments =
             tiny_run(run, folder / "tokens.h5",
@@ -109,7 +111,7 @@ void campaign(int rounds, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("A run that is killed at any moment goes on from the last checkpoint that it reported") {
-    campaign(8, 1);
+    campaign(2 * victims, 1);
 }
 
 TEST_CASE("soak: runs killed at 200 moments go on", "[.soak]") {
