@@ -23,15 +23,24 @@ std::vector<std::string> unfinished_files(const std::string& folder) {
     return all;
 }
 
+/// "NAME", or where that is taken "NAME.1" and so on.
+std::string free_name(const std::string& name) {
+    std::error_code ignored;
+    std::string free = name;
+    for (int number = 1; fs::exists(free, ignored); ++number) free = fmt::format("{}.{}", name, number);
+    return free;
+}
+
 /// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
 /// resume takes this branch.
 void set_aside_later(const std::string& folder, int64_t step) {
     for (const StepFile& file : list_checkpoints(folder)) {
         if (file.step <= step) continue;
         std::error_code status;
-        fs::rename(file.path, file.path + ".abandoned", status);
+        const std::string aside = free_name(file.path + ".abandoned");
+        fs::rename(file.path, aside, status);
         log::warn("{} is of a later step than the one saved now: {}", file.path,
-                  status ? "it cannot be renamed: " + status.message() : "renamed to *.abandoned");
+                  status ? "it cannot be renamed: " + status.message() : "renamed to " + aside);
     }
 }
 

@@ -179,7 +179,7 @@ TEST_CASE("From a chosen step a new branch begins, and the one that was left sta
     const Outcome branch =
         train_tiny(out, data, more + Arguments{steps(4), "--checkpoint.load_step=2", "--optimizer.lr=1e-4"});
     CHECK_THAT(branch.output, Contains("Resuming from") && Contains("step 2, 128 tokens seen"));
-    CHECK(count_of(checkpoint_of(6) + " is of a later step than the one saved now: renamed to *.abandoned",
+    CHECK(count_of(checkpoint_of(6) + " is of a later step than the one saved now: renamed to ",
                    branch.output) == 1);
     CHECK(read_file((out / checkpoint_of(6)).string() + ".abandoned") == left);
     CHECK_FALSE(fs::exists(out / checkpoint_of(6)));

@@ -201,6 +201,18 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
         CHECK(fs::exists(run.folder / "step-00000004.h5.abandoned"));
         fs::rename(run.folder / "step-00000004.h5.abandoned", run.folder / "step-00000004.h5");
         CHECK(verify_checkpoint(run.folder / "step-00000004.h5").empty());
+        run.checkpoint.save(record(3), State(6).tensors);
+        run.checkpoint.save(record(4), State(7).tensors);
+        run.checkpoint.save(record(3), State(8).tensors);
+        for (const char* aside : {"step-00000004.h5.abandoned", "step-00000004.h5.abandoned.1"})
+            CHECK(verify_checkpoint(run.folder / aside).empty());
+    }
+    SECTION("so does one that was given another name") {
+        fs::rename(run.folder / "step-00000003.h5", run.folder / "best.h5");
+        run.checkpoint.save(record(5), state.tensors);
+        run.checkpoint.save(record(6), state.tensors);
+        CHECK(verify_checkpoint(run.folder / "best.h5").empty());
+        CHECK(entries().size() == 4 + mine_stay.size() - 2);
     }
     SECTION("so does one that cannot be read") {
         fs::resize_file(run.folder / "step-00000003.h5", 100);
