@@ -77,16 +77,9 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     since_begin_.restart();
     waited_ = 0;
     wait_for_removal();
-    step_ = train.step;
-    attempts_ = 1;
-    const std::string path = files_.path_of(step_);
-    files_.remove_unfinished();
-    try {
-        file_ = std::make_unique<CheckpointFile>(path, train, tensors_, std::nullopt, ranks_, files_.files());
-    } catch (const std::exception& error) {
-        files_.fail(path, error.what());
-    }
-    state_ = State::running;
+    train_ = train;
+    attempts_ = 0;
+    lay_out();
     copied_ = stream_.run([this] {
         for (size_t i = 0; i < tensors_.size(); ++i) {
             const Rows share = share_of(tensors_[i], i);
@@ -98,7 +91,23 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     waited_ += since_begin_.seconds();
 }
 
+// A file for the next attempt; nothing of an earlier one is used again: after an fsync that failed, the
+// system may believe that pages are on the disk which it has dropped.
+void AsyncCheckpoint::lay_out() {
+    ++attempts_;
+    file_.reset();
+    files_.remove_unfinished();
+    const std::string path = files_.path_of(train_.step);
+    try {
+        file_ =
+            std::make_unique<CheckpointFile>(path, train_, tensors_, std::nullopt, ranks_, files_.files());
+    } catch (const std::exception& error) {
+        files_.fail(path, error.what());
+    }
+}
+
 void AsyncCheckpoint::write_beside() {
+    state_ = State::running;
     written_ = stream_.run([this] {
         failure_.clear();
         try {
@@ -153,11 +162,12 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
         });
         file_->publish();
     } catch (const std::exception& error) {
-        if (attempts_++ < most_attempts) {
+        state_ = State::idle;
+        if (attempts_ < most_attempts) {
             if (ranks_.rank() == 0)
                 log::warn("{} could not be written beside the training: {}; it is tried once more",
                           file_->path(), error.what());
-            state_ = State::running;
+            lay_out();
             write_beside();
             waited_ += timer.seconds();
             return std::nullopt;
@@ -165,12 +175,11 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
         const std::string path = file_->path(), reason = error.what();
         if (ranks_.rank() == 0) file_->discard();
         file_.reset();
-        state_ = State::idle;
         files_.fail(path, reason);
     }
-    removed_ = stream_.run([this, gone = files_.saved(step_)] { not_removed_ = remove_all(gone); });
+    removed_ = stream_.run([this, gone = files_.saved(train_.step)] { not_removed_ = remove_all(gone); });
     const double waited = waited_ + timer.seconds();
-    SavedCheckpoint finished = {step_, {file_->path(), file_->bytes()}, since_begin_.seconds(), waited};
+    SavedCheckpoint finished = {train_.step, {file_->path(), file_->bytes()}, since_begin_.seconds(), waited};
     file_.reset();
     state_ = State::idle;
     return finished;

@@ -243,7 +243,8 @@ void CheckpointFile::sync_parts() const {
 
 void CheckpointFile::discard() const {
     std::error_code ignored;
-    if (!parts_folder_.empty()) fs::remove_all(parts_folder_, ignored);
+    // where only the rename could not be made durable, a file of a good name has these parts
+    if (!parts_folder_.empty() && !is_linked(parts_folder_)) fs::remove_all(parts_folder_, ignored);
     fs::remove(part_, ignored);
 }
 

@@ -34,7 +34,7 @@ public:
     void sync();
     /// Checksums and name. Collective, after sync() on every rank; throws on all.
     void publish();
-    /// Removes what was written. Of rank 0 alone.
+    /// Removes what was written and has no good name. Of rank 0 alone.
     void discard() const;
 
 private:

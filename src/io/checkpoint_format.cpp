@@ -15,6 +15,15 @@ bool checksums_fit(const Shape& array, const Shape& checksums, int64_t block_row
     return checksums == Shape{div_ceil(rows, in_a_block)};
 }
 
+std::vector<std::filesystem::path> entries_of(const std::string& folder, std::error_code& status) {
+    std::vector<std::filesystem::path> all;
+    // the iterator of a range-based loop would throw at its second error
+    for (std::filesystem::directory_iterator at(folder, status), end; !status && at != end;
+         at.increment(status))
+        all.push_back(at->path());
+    return all;
+}
+
 std::string step_file_name(int64_t step) {
     return fmt::format("step-{:08}.h5", step);
 }

@@ -6,6 +6,9 @@
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 namespace coeus::checkpoint_format {
 
 constexpr const char* format_name = "coeus checkpoint";
@@ -19,6 +22,9 @@ inline std::string checksum_path(const std::string& array) {
 
 /// Whether an array of checksums has one for each block of so many rows of another array.
 bool checksums_fit(const Shape& array, const Shape& checksums, int64_t block_rows);
+
+/// What is in a folder, in any order; `status`: why it cannot be listed.
+std::vector<std::filesystem::path> entries_of(const std::string& folder, std::error_code& status);
 
 std::string step_file_name(int64_t step);
 std::string model_file_name(int64_t step);

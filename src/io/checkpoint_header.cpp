@@ -15,39 +15,45 @@ using namespace checkpoint_format;
 namespace {
 
 /// Files "<prefix>12345678.h5", oldest first.
-std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix) {
+std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix,
+                                 std::error_code& status) {
     std::vector<StepFile> all;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-        const std::string name = entry.path().filename().string();
+    for (const fs::path& entry : entries_of(folder, status)) {
+        const std::string name = entry.filename().string();
         if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
         const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
         int64_t step = 0;
-        const auto [end, status] = std::from_chars(first, last, step);
-        if (status == std::errc() && end == last && step >= 0) all.push_back({step, entry.path().string()});
+        const auto [end, error] = std::from_chars(first, last, step);
+        if (error == std::errc() && end == last && step >= 0) all.push_back({step, entry.string()});
     }
     std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     return all;
 }
 
 std::vector<StepFile> weights_in(const std::string& folder) {
-    std::vector<StepFile> all = list_files(folder, "model-");
-    for (const StepFile& file : list_files(folder, "step-")) all.push_back(file);
+    std::error_code ignored;
+    std::vector<StepFile> all = list_files(folder, "model-", ignored);
+    for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
     return all;
 }
 
 }  // namespace
 
 std::vector<StepFile> list_checkpoints(const std::string& folder) {
-    return list_files(folder, "step-");
+    std::error_code ignored;
+    return list_checkpoints(folder, ignored);
+}
+
+std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status) {
+    return list_files(folder, "step-", status);
 }
 
 std::string newest_weights(const std::string& folder) {
     std::vector<StepFile> all = weights_in(folder);
     // a run's folder holds them one level below (checkpoint.folder)
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (all.empty() && entry.is_directory()) all = weights_in(entry.path().string());
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (all.empty()) all = weights_in(entry.string());
     std::stable_sort(all.begin(), all.end(),
                      [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     for (auto file = all.rbegin(); file != all.rend(); ++file) {

@@ -63,8 +63,16 @@ std::optional<Checkpoint::Loaded> Checkpoint::load_newest(
     const std::vector<CheckpointTensor>& tensors) const {
     // rank 0 says what there is: on a network file system others may see it later
     std::string listed;
-    if (ranks_.rank() == 0)
-        for (const StepFile& file : list_checkpoints(folder_)) listed = file.path + '\n' + listed;
+    on_first_rank(ranks_, [&] {
+        std::error_code status;
+        for (const StepFile& file : list_checkpoints(folder_, status)) listed = file.path + '\n' + listed;
+        // a folder that does not answer may be full of them
+        if (status && status != std::errc::no_such_file_or_directory)
+            throw SystemError(
+                fmt::format("{} cannot be listed: {}; whether the run goes on from a checkpoint there is "
+                            "not known. Make it readable, or start in another job.dump_folder",
+                            folder_, status.message()));
+    });
     listed = broadcast_text(ranks_, listed);
     std::string damage;
     for (size_t begin = 0; begin < listed.size();) {

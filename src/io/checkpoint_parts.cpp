@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 
 namespace coeus::checkpoint_format {
 
@@ -27,26 +28,19 @@ std::string owner_of(const std::string& folder) {
     return numbered && (owner.starts_with("step-") || owner.starts_with("model-")) ? owner : "";
 }
 
-/// Whether a file links to this folder, or may do so: it cannot be read.
-bool may_link_to(const fs::path& path, const std::string& folder) {
-    if (!fs::exists(path)) return false;
+/// The folder of parts to which a file links, "" where it links to none; nothing where that cannot be read.
+std::optional<std::string> linked_folder(const fs::path& path) {
+    std::error_code ignored;
+    const fs::file_type type = fs::status(path, ignored).type();
+    if (type == fs::file_type::none) return std::nullopt;  // it cannot be asked
+    if (type != fs::file_type::regular) return "";
     try {
         require_sound_layout(path.string());
         const hdf5::File file = hdf5::File::open(path.string());
-        return file.has_attribute(folder_attribute) && file.string_attribute(folder_attribute) == folder;
+        return file.has_attribute(folder_attribute) ? file.string_attribute(folder_attribute) : "";
     } catch (const std::exception&) {
-        return true;
+        return std::nullopt;
     }
-}
-
-bool is_linked(const fs::path& folder, const std::vector<std::string>& gone) {
-    const fs::path owner = folder.parent_path() / owner_of(folder.filename().string());
-    const auto links = [&](const char* ending) {
-        const std::string file = owner.string() + ending;
-        return std::find(gone.begin(), gone.end(), file) == gone.end() &&
-               may_link_to(file, folder.filename().string());
-    };
-    return links(".h5") || links(".h5.abandoned");
 }
 
 void check_part(const std::string& path, const std::string& part, int64_t number, const TrainRecord& train) {
@@ -119,13 +113,28 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     return parts;
 }
 
+bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone) {
+    const fs::path folder = parts_folder;
+    const std::string name = folder.filename().string(), owner = owner_of(name) + ".h5";
+    const auto is_owner = [&](const fs::path& file) { return file.filename().string().starts_with(owner); };
+    std::error_code ignored;
+    std::vector<fs::path> files = entries_of(folder.parent_path().string(), ignored);
+    std::stable_partition(files.begin(), files.end(), is_owner);  // it is mostly the one
+    return std::any_of(files.begin(), files.end(), [&](const fs::path& file) {
+        if (file.extension() == ".part" || std::find(gone.begin(), gone.end(), file) != gone.end())
+            return false;
+        const std::optional<std::string> linked = linked_folder(file);
+        return linked ? *linked == name : is_owner(file);
+    });
+}
+
 std::vector<std::string> unlinked_parts(const std::string& folder, const std::vector<std::string>& gone) {
     std::error_code ignored;
     std::vector<std::string> unlinked;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.is_directory(ignored) && !owner_of(entry.path().filename().string()).empty() &&
-            !is_linked(entry.path(), gone))
-            unlinked.push_back(entry.path());
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (fs::is_directory(entry, ignored) && !owner_of(entry.filename().string()).empty() &&
+            !is_linked(entry.string(), gone))
+            unlinked.push_back(entry);
     return unlinked;
 }
 

@@ -31,6 +31,10 @@ void write_part_record(hdf5::File& part, int64_t number, const TrainRecord& trai
 /// damaged or not this checkpoint's.
 std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& train);
 
+/// Whether a file beside this folder of parts links to it, whatever its name, but for those that will be
+/// gone; one of the checkpoint's own name that cannot be read may do so.
+bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone = {});
+
 /// The folders of parts in a folder of checkpoints to which none of them links, but for those files that will
 /// be gone. Nothing may be under way.
 std::vector<std::string> unlinked_parts(const std::string& folder, const std::vector<std::string>& gone = {});

@@ -18,9 +18,17 @@ namespace {
 std::vector<std::string> unfinished_files(const std::string& folder) {
     std::error_code ignored;
     std::vector<std::string> all = unlinked_parts(folder);
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        if (entry.path().string().ends_with(".h5.part")) all.push_back(entry.path());
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (entry.string().ends_with(".h5.part")) all.push_back(entry);
     return all;
+}
+
+/// "NAME", or where that is taken "NAME.1" and so on.
+std::string free_name(const std::string& name) {
+    std::error_code ignored;
+    std::string free = name;
+    for (int number = 1; fs::exists(free, ignored); ++number) free = fmt::format("{}.{}", name, number);
+    return free;
 }
 
 /// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
@@ -29,9 +37,10 @@ void set_aside_later(const std::string& folder, int64_t step) {
     for (const StepFile& file : list_checkpoints(folder)) {
         if (file.step <= step) continue;
         std::error_code status;
-        fs::rename(file.path, file.path + ".abandoned", status);
+        const std::string aside = free_name(file.path + ".abandoned");
+        fs::rename(file.path, aside, status);
         log::warn("{} is of a later step than the one saved now: {}", file.path,
-                  status ? "it cannot be renamed: " + status.message() : "renamed to *.abandoned");
+                  status ? "it cannot be renamed: " + status.message() : "renamed to " + aside);
     }
 }
 
@@ -61,6 +70,10 @@ void Checkpoint::remove_unfinished() const {
 
 std::string Checkpoint::path_of(int64_t step) const {
     return (fs::path(folder_) / step_file_name(step)).string();
+}
+
+std::string Checkpoint::model_path_of(int64_t step) const {
+    return (fs::path(folder_) / model_file_name(step)).string();
 }
 
 void Checkpoint::fail(const std::string& path, const std::string& reason) const {
@@ -113,7 +126,7 @@ Checkpoint::Saved Checkpoint::export_model(const TrainRecord& train,
     std::vector<CheckpointTensor> weights;
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.path.starts_with("model/")) weights.push_back(tensor);
-    Saved done = write((fs::path(folder_) / model_file_name(train.step)).string(), train, weights, dtype);
+    Saved done = write(model_path_of(train.step), train, weights, dtype);
     if (ranks_.rank() == 0) remove_all(unlinked_parts(folder_));
     return done;
 }

@@ -203,7 +203,13 @@ void HubWriter::publish() {
             file.reset();
         }
     });
-    on_first_rank(ranks_, [&] { publish_file(folder_ + ".part", folder_); });
+    on_first_rank(ranks_, [&] {
+        // what no rank has had open: small files, headers, and the names of all
+        for (const auto& entry : fs::directory_iterator(folder_ + ".part"))
+            RawFile::open(entry.path().string()).sync();
+        sync_folder(folder_ + ".part");
+        publish_file(folder_ + ".part", folder_);
+    });
     published_ = true;
 }
 

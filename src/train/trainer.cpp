@@ -136,10 +136,19 @@ bool Trainer::load() {
         loaded = options.load_step >= 0 ? checkpoint_.load_step(options.load_step, full_state())
                                         : checkpoint_.load_newest(full_state());
     if (loaded) excluded = still_to_exclude(excluded, loaded->train.deck);
-    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only)
+    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only) {
+        on_first_rank(mesh_.world(), [&] {
+            std::error_code ignored;
+            if (std::filesystem::is_directory(options.initial_load_path, ignored))
+                throw ConfigError(
+                    "checkpoint.initial_load_path = \"{}\": is a folder; with "
+                    "checkpoint.initial_load_model_only = false name one of its files, step-*.h5",
+                    options.initial_load_path);
+        });
         loaded = {options.initial_load_path,
                   load_checkpoint(options.initial_load_path,
                                   excludes(excluded, "optimizer") ? weights() : full_state(), mesh_.world())};
+    }
     if (loaded) {
         if (excludes(excluded, "optimizer")) parameters.clear_moments();
         resume(*loaded, excluded);
@@ -199,6 +208,7 @@ void Trainer::run() {
     if (config_.checkpoint.create_seed_checkpoint) return save_seed();
     const int64_t steps = config_.training.steps;
     if (step_ >= steps) {
+        if (export_is_missing()) export_model();
         if (first_rank())
             log::info(
                 "This run is already at step {} of training.steps = {}: nothing to do. Raise training.steps "
@@ -395,6 +405,24 @@ void Trainer::save() {
     if (last && options.last_save_model_only) export_model();
 }
 
+std::string Trainer::export_path() const {
+    return config_.checkpoint.last_save_in_hf
+               ? (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step_)).string()
+               : checkpoint_.model_path_of(step_);
+}
+
+// True where the run was killed after its last checkpoint, before it had written the model alone.
+bool Trainer::export_is_missing() const {
+    const auto& options = config_.checkpoint;
+    if (!options.enable || options.load_only || !options.last_save_model_only ||
+        step_ != config_.training.steps)
+        return false;
+    std::error_code ignored;
+    const bool missing = first_rank() && std::filesystem::exists(checkpoint_.path_of(step_), ignored) &&
+                         !std::filesystem::exists(export_path(), ignored);
+    return mesh_.world().all_reduce(int64_t(missing), Reduce::max) != 0;
+}
+
 void Trainer::export_model() {
     const std::string& type = config_.checkpoint.export_dtype;
     const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
@@ -405,7 +433,7 @@ void Trainer::export_model() {
 }
 
 std::string Trainer::export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype) {
-    std::string folder = (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step_)).string();
+    std::string folder = export_path();
     std::vector<std::string> paths;
     std::vector<Shape> shapes;
     for (const CheckpointTensor& tensor : weights) {

@@ -161,6 +161,17 @@ TEST_CASE("program: damaged and foreign checkpoints") {
         CHECK(started.exit_code == 2);
         CHECK_THAT(started.output, Contains("is an HDF5 file, but not a checkpoint of Coeus"));
     }
+    SECTION("a folder as the start of all") {
+        const Outcome started = run_coeus(
+            tiny_run(folder / "new", data,
+                     saving + Arguments{"--checkpoint.initial_load_path=" + (run / "checkpoint").string(),
+                                        "--checkpoint.no_initial_load_model_only"}),
+            2);
+        CHECK(started.exit_code == 2);
+        CHECK(count_of("/checkpoint\": is a folder; with checkpoint.initial_load_model_only = false name one "
+                       "of its files, step-*.h5",
+                       started.output) == 1);
+    }
     SECTION("a step that is not there") {
         const Outcome resumed =
             run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.load_step=3"}));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that save every step are killed at random moments: one process, one of two ranks, mpirun. The same
-// line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
+// Runs that save every step are killed at random moments: one process, one of two ranks or both, mpirun. The
+// same line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
 // figures of a run that nobody disturbed.
 #include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
+#include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Victim { process, rank_0, rank_1, mpirun };
+enum class Victim { process, rank_0, rank_1, both_ranks, mpirun };
+constexpr int victims = 5;
 
 std::string quoted(const Arguments& arguments) {
     std::string line;
@@ -35,6 +37,7 @@ std::string killed_line(Victim victim, double seconds, const Arguments& argument
         case Victim::process: return kill + run;
         case Victim::mpirun: return kill + mpirun + "-n 2 " + run;
         case Victim::rank_0: return mpirun + "-n 1 " + kill + run + " : -n 1 " + run;
+        case Victim::both_ranks: return mpirun + "-n 2 " + kill + run;
         case Victim::rank_1: return mpirun + "-n 1 " + run + " : -n 1 " + kill + run;
     }
     return "";
@@ -69,11 +72,14 @@ void campaign(int rounds, uint64_t seed) {
     const RandomStream random(seed, "moments of a crash");
     int stopped = 0;
     for (int round = 0; round < rounds; ++round) {
-        const auto victim = Victim(round % 4);
-        const char* mode = round / 4 % 2 ? "async" : "disabled";
+        const auto victim = Victim(round % victims);
+        const char* mode = round / victims % 2 ? "async" : "disabled";
+        const int files = (round + round / (2 * victims)) % 2 ? 3 : 1;
         const fs::path run = folder / std::to_string(round);
-        const Arguments arguments = tiny_run(
-            run, folder / "tokens.h5", saving + Arguments{std::string("--checkpoint.async_mode=") + mode});
+        const Arguments arguments =
+            tiny_run(run, folder / "tokens.h5",
+                     saving + Arguments{std::string("--checkpoint.async_mode=") + mode,
+                                        fmt::format("--checkpoint.files={}", files)});
         const double moment = seconds * random.uniform(uint64_t(round));
         const Outcome killed = run_shell(
             "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
@@ -81,7 +87,7 @@ void campaign(int rounds, uint64_t seed) {
             killed_line(victim, moment, arguments) + " < /dev/null");
         wait_for_processes_of(run);
         const Outcome resumed = run_coeus(arguments, 2);
-        CAPTURE(round, mode, moment, killed.output, resumed.output);
+        CAPTURE(round, mode, files, moment, killed.output, resumed.output);
         stopped += killed.exit_code != 0;
         REQUIRE(resumed.exit_code == 0);
         if (const int64_t saved = last_saved(killed.output); saved > 0 && saved < 40) {
@@ -91,6 +97,9 @@ void campaign(int rounds, uint64_t seed) {
             CHECK(std::stoll(from[1]) >= saved);
         }
         CHECK_FALSE(resumed.output.find("passed over") != std::string::npos);
+        for (const StepFile& file : list_checkpoints(run / "checkpoint"))
+            CHECK(verify_checkpoint(file.path).empty());
+        CHECK(verify_checkpoint(run / "checkpoint/model-00000040.h5").empty());
         const std::vector<double> all = read_metrics(run).losses();
         REQUIRE(all.size() == losses.size());
         for (size_t i = 0; i < all.size(); ++i) CHECK(relatively_close(all[i], losses[i], 1e-10));
@@ -102,7 +111,7 @@ void campaign(int rounds, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("A run that is killed at any moment goes on from the last checkpoint that it reported") {
-    campaign(8, 1);
+    campaign(2 * victims, 1);
 }
 
 TEST_CASE("soak: runs killed at 200 moments go on", "[.soak]") {

@@ -48,13 +48,14 @@ public:
     /// The tensors are about to change: returns when they are copied.
     void wait_for_copies();
     /// Between two steps, collective: gives the file its name if every rank has written its part. What could
-    /// not be written is written once more, and said; CollectiveError where that fails too.
+    /// not be written is said, and written once more into a new file; CollectiveError where that fails too.
     std::optional<SavedCheckpoint> poll();
     /// Collective: waits until nothing is under way.
     std::optional<SavedCheckpoint> finish();
 
 private:
     enum class State : int64_t { idle, running, written, failed };
+    void lay_out();
     void write_beside();
     void wait_for_removal();
     std::optional<SavedCheckpoint> conclude();
@@ -64,7 +65,7 @@ private:
     std::vector<CheckpointTensor> tensors_, copies_;
     Buffer memory_;
     std::unique_ptr<CheckpointFile> file_;
-    int64_t step_ = 0;
+    TrainRecord train_;  // of what is under way
     int attempts_ = 0;
     Timer since_begin_;
     double waited_ = 0;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace coeus {
@@ -76,6 +77,9 @@ public:
     Saved export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
                        Dtype dtype) const;
 
+    /// Where export_model() writes.
+    std::string model_path_of(int64_t step) const;
+
     /// For who writes by himself (async_checkpoint.hpp): the file of a step, what is to be done when it
     /// stands under its name (returns what is to be removed, with rank 0), and the error that save() would
     /// throw.
@@ -91,7 +95,7 @@ public:
     };
     /// Loads the newest full checkpoint that is sound; a damaged one is passed over with a warning that names
     /// it. Nothing if there is none at all; ConfigError if there are some but all are damaged, or if a sound
-    /// one is of another model.
+    /// one is of another model; SystemError where the folder is there but cannot be listed.
     std::optional<Loaded> load_newest(const std::vector<CheckpointTensor>& tensors) const;
     /// ConfigError naming the steps there are, where there is no such one.
     Loaded load_step(int64_t step, const std::vector<CheckpointTensor>& tensors) const;
@@ -150,6 +154,8 @@ struct StepFile {
     std::string path;
 };
 std::vector<StepFile> list_checkpoints(const std::string& folder);
+/// The same; `status`: why the folder cannot be listed, as where it is not there.
+std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
 /// The newest weights in a folder of checkpoints or in a run's folder, full or model only, for generation;
 /// ConfigError where there are none.
 std::string newest_weights(const std::string& folder);

@@ -43,6 +43,8 @@ private:
     void report(const StepBatch& batch);
     void save();
     void save_seed();
+    std::string export_path() const;
+    bool export_is_missing() const;
     void export_model();
     std::string export_hub(const std::vector<CheckpointTensor>& weights, Dtype dtype);
     void report_saved(const std::optional<SavedCheckpoint>& done);

@@ -4,6 +4,7 @@
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
 #include "mpi/io/groups.hpp"
+#include "support/full_disk.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -185,6 +186,44 @@ TEST_CASE("damage is found by all ranks, and an error of one is the error of all
         message = error.what();
     }
     CHECK_THAT(message, Contains("is not saved") && Contains("Not a directory"));
+}
+
+TEST_CASE("what one rank cannot write beside the training fails on all, and the next save is as good") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() == 1) return;
+    const SharedFolder folder(world);
+    const Checkpoint checkpoint(folder.path, 0, world);
+    Part part(world, Layout::rows, Dtype::f32, true);
+    AsyncCheckpoint beside(checkpoint, world, part.tensors);
+    beside.begin(record);
+    CHECK(beside.finish().has_value());
+    TrainRecord later = record;
+    later.step = 13;
+    std::string message;
+    {
+        std::optional<FullDisk> full;
+        if (world.rank() == world.size() - 1) full.emplace();
+        world.barrier();
+        beside.begin(later);
+        try {
+            while (!beside.poll()) {
+            }
+        } catch (const SystemError& error) {
+            message = error.what();
+        }
+        world.barrier();
+    }
+    CHECK_THAT(message, Contains("step-00000013.h5 is not saved: rank " + std::to_string(world.size() - 1)) &&
+                            Contains("File too large") &&
+                            Contains("the newest good checkpoint is " + checkpoint.path_of(12)));
+    CHECK(list_checkpoints(folder.path).size() == 1);
+    world.barrier();
+    later.step = 14;
+    beside.begin(later);
+    CHECK(beside.finish().has_value());
+    Part loaded(world, Layout::rows, Dtype::f32, false);
+    CHECK(checkpoint.load_newest(loaded.tensors)->train == later);
+    CHECK(loaded.wrong() == 0);
 }
 
 TEST_CASE("sums over ranks wrap like uint64") {

@@ -121,6 +121,20 @@ TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
     CHECK(newest_weights(folder.path()) == (folder / "model-00000011.h5").string());
 }
 
+TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    CheckpointState state(Dtype::f32);
+    test::write_file(folder / "file", "root may list every folder, but not this");
+    const std::string unlistable = GENERATE("file", "file/checkpoint");
+    const Checkpoint checkpoint(folder / unlistable, 0, self);
+    CHECK_THROWS_AS(checkpoint.load_newest(state.tensors), SystemError);
+    CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors),
+                      Contains(unlistable + " cannot be listed: Not a directory") &&
+                          Contains("or start in another job.dump_folder"));
+    CHECK(list_checkpoints(folder / unlistable).empty());
+}
+
 TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();

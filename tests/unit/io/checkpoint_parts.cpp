@@ -2,6 +2,7 @@
 // Checkpoints of several files.
 #include "../../../src/io/checkpoint_parts.hpp"
 
+#include "../../../src/io/checkpoint_file.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/convert_weights.hpp"
@@ -139,6 +140,11 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
     const auto damaged = verify_checkpoint(path);
     REQUIRE(damaged.size() == 1);
     CHECK(damaged[0].array == "model/norm.weight");
+    const fs::path part = run.folder / "step-00000004.parts/1.h5";
+    bytes = test::read_file(part);
+    bytes[bytes.find("coeus checkpoint part")] ^= 1;
+    test::write_file(part, bytes);
+    CHECK(test::run_shell(verify).output == "damaged: layout of " + part.string() + "\n");
 }
 
 TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") {
@@ -195,6 +201,18 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
         CHECK(fs::exists(run.folder / "step-00000004.h5.abandoned"));
         fs::rename(run.folder / "step-00000004.h5.abandoned", run.folder / "step-00000004.h5");
         CHECK(verify_checkpoint(run.folder / "step-00000004.h5").empty());
+        run.checkpoint.save(record(3), State(6).tensors);
+        run.checkpoint.save(record(4), State(7).tensors);
+        run.checkpoint.save(record(3), State(8).tensors);
+        for (const char* aside : {"step-00000004.h5.abandoned", "step-00000004.h5.abandoned.1"})
+            CHECK(verify_checkpoint(run.folder / aside).empty());
+    }
+    SECTION("so does one that was given another name") {
+        fs::rename(run.folder / "step-00000003.h5", run.folder / "best.h5");
+        run.checkpoint.save(record(5), state.tensors);
+        run.checkpoint.save(record(6), state.tensors);
+        CHECK(verify_checkpoint(run.folder / "best.h5").empty());
+        CHECK(entries().size() == 4 + mine_stay.size() - 2);
     }
     SECTION("so does one that cannot be read") {
         fs::resize_file(run.folder / "step-00000003.h5", 100);
@@ -208,6 +226,24 @@ TEST_CASE("checkpoint parts: they come and go with their file", "[checkpoint]") 
                           Contains("step-00000005.h5 is not saved"));
         fs::remove(run.folder / "step-00000005.h5");
         CHECK(entries() == before);
+    }
+}
+
+TEST_CASE("checkpoint parts: what has its name keeps them, also where making it durable failed",
+          "[checkpoint]") {
+    Run run;
+    const State saved(0);
+    const std::string path = run.checkpoint.path_of(4);
+    CheckpointFile file(path, record(4), saved.tensors, std::nullopt, run.self, 3);
+    file.write(saved.tensors);
+    SECTION("named") {
+        file.publish();
+        file.discard();
+        CHECK(verify_checkpoint(path).empty());
+    }
+    SECTION("not named") {
+        file.discard();
+        CHECK(files_below(run.folder.path()).empty());
     }
 }
 

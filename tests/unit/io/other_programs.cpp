@@ -129,5 +129,5 @@ TEST_CASE("other programs: the document's Python programs do what it says", "[ch
     flip(path, text);
     const auto damaged = test::run_shell(verify);
     CHECK(damaged.exit_code == 1);
-    CHECK(damaged.output == "damaged: layout\n");
+    CHECK(damaged.output == "damaged: layout of " + path + "\n");
 }

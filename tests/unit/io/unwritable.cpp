@@ -4,6 +4,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "support/checkpoint_state.hpp"
+#include "support/full_disk.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -153,21 +154,41 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
     beside.begin(record_of(1));
     beside.finish();
     beside.begin(record_of(2));
-    fs::remove(checkpoint.path_of(2) + ".part");
     std::string message;
-    try {
-        while (!beside.poll()) {
+    {
+        const test::FullDisk full;
+        try {
+            while (!beside.poll()) {
+            }
+        } catch (const SystemError& error) {
+            message = error.what();
         }
-    } catch (const SystemError& error) {
-        message = error.what();
     }
-    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") &&
+    CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("File too large") &&
                             Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
     CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
     // and the next one is as good as ever
     beside.begin(record_of(3));
     CHECK(beside.finish().has_value());
     CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
+}
+
+TEST_CASE("unwritable: the second attempt uses nothing of the first", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    const int64_t files = GENERATE(1, 2);
+    const Checkpoint checkpoint(folder.path(), 0, self, files);
+    AsyncCheckpoint beside(checkpoint, self, state.tensors);
+    beside.begin(record_of(1));
+    fs::remove(checkpoint.path_of(1) + ".part");
+    fs::remove_all(folder / "step-00000001.parts");
+    CHECK(beside.finish().has_value());
+    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
+    CheckpointState loaded(Dtype::f32, -3);
+    CHECK(load_checkpoint(checkpoint.path_of(1), loaded.tensors, self) == record_of(1));
+    CHECK(loaded.bytes() == state.bytes());
+    CHECK(files_in(folder.path()).size() == size_t(files));
 }
 
 TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
