@@ -22,32 +22,38 @@ Extent extent_of(const Tensor& out, const Tensor& a) {
             "tensors of an elementwise kernel differ in shape");
     return out.dense() && a.dense() ? Extent{1, out.count()} : Extent{out.rows(), out.cols()};
 }
+/// Blocks (row, part of the columns): of rows a grid can have many more.
 Grid grid_of(const Extent& e) {
-    return {dim3(blocks_for(std::min<int64_t>(div_ceil(e.width, elements_per_block), 1 << 16)),
-                 blocks_for(e.rows))};
+    return {dim3(blocks_for(e.rows),
+                 unsigned(std::min<int64_t>(div_ceil(e.width, elements_per_block), most_blocks_across))),
+            threads_for(e.width)};
+}
+/// The threads of all blocks of a row.
+__device__ Threads row_team() {
+    return {int64_t(blockIdx.y) * blockDim.x + threadIdx.x, int64_t(gridDim.y) * blockDim.x};
 }
 
 template <class O, class T>
 __global__ void cast_kernel(Rows<O> out, Rows<const T> a, int64_t width) {
-    grid_team().map(
-        width, out[blockIdx.y], [](auto x) { return x; }, a[blockIdx.y]);
+    row_team().map(
+        width, out[blockIdx.x], [](auto x) { return x; }, a[blockIdx.x]);
 }
 
 template <class O, class T>
 __global__ void add_kernel(Rows<O> out, Rows<const T> a, int64_t width) {
-    O* const row = out[blockIdx.y];
-    grid_team().map(
-        width, row, [](auto sum, auto x) { return sum + decltype(sum)(x); }, row, a[blockIdx.y]);
+    O* const row = out[blockIdx.x];
+    row_team().map(
+        width, row, [](auto sum, auto x) { return sum + decltype(sum)(x); }, row, a[blockIdx.x]);
 }
 
 template <class T>
 __global__ void zero_kernel(Rows<T> out, int64_t width) {
-    grid_team().map(width, out[blockIdx.y], [] { return Acc<T>(0); });
+    row_team().map(width, out[blockIdx.x], [] { return Acc<T>(0); });
 }
 
 template <class T>
 __global__ void sum_parts_kernel(T* out, const T* parts, int64_t terms, int64_t count) {
-    grid_team().each(count, [=](int64_t j) {
+    row_team().each(count, [=](int64_t j) {
         Acc<T> sum = load(parts[j]);
         for (int64_t p = 1; p < terms; ++p) sum += load(parts[p * count + j]);
         out[j] = store<T>(sum);
@@ -66,16 +72,16 @@ __global__ void rope_kernel(Rows<T> x, Rows<const Acc<T>> table, const int32_t* 
 
 template <class T>
 __global__ void swiglu_kernel(Rows<T> y, Rows<const T> gate_up, int64_t width) {
-    const T* gate = gate_up[blockIdx.y];
-    swiglu_row(grid_team(), y[blockIdx.y], gate, gate + width, width);
+    const T* gate = gate_up[blockIdx.x];
+    swiglu_row(row_team(), y[blockIdx.x], gate, gate + width, width);
 }
 
 template <class T>
 __global__ void swiglu_backward_kernel(Rows<T> dgate_up, Rows<const T> dy, Rows<const T> gate_up,
                                        int64_t width) {
-    const T* gate = gate_up[blockIdx.y];
-    T* dgate = dgate_up[blockIdx.y];
-    swiglu_backward_row(grid_team(), dgate, dgate + width, dy[blockIdx.y], gate, gate + width, width);
+    const T* gate = gate_up[blockIdx.x];
+    T* dgate = dgate_up[blockIdx.x];
+    swiglu_backward_row(row_team(), dgate, dgate + width, dy[blockIdx.x], gate, gate + width, width);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace coeus::cuda {
 
 /// What kernels need besides their operands; in Exec::backend, made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;    ///< null: CUDA's own
+    cudaStream_t stream = nullptr;       ///< null: CUDA's own
     std::unique_ptr<BackendState> gemm;  ///< made by the first product
 };
 CudaState& state_of(Exec& exec);
@@ -20,6 +20,9 @@ CudaState& state_of(Exec& exec);
 /// Throws SystemError naming the call, where it failed.
 void check(cudaError_t status, const char* call);
 #define COEUS_CHECK_CUDA(call) ::coeus::cuda::check(call, #call)
+
+/// Most blocks of a grid in its second and third direction; in the first there may be 2^31 - 1.
+constexpr unsigned most_blocks_across = 65535;
 
 struct Grid {
     dim3 blocks;
@@ -32,6 +35,8 @@ template <class... Parameters>
 void launch(Exec& exec, const char* name, const Grid& grid, void (*kernel)(Parameters...),
             const std::type_identity_t<Parameters>&... arguments) {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
+    require(grid.blocks.y <= most_blocks_across && grid.blocks.z <= most_blocks_across,
+            "more blocks across than a grid can have");
     constexpr size_t usual_shared_bytes = 48 << 10;
     if (grid.shared_bytes > usual_shared_bytes)
         check(

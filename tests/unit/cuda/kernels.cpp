@@ -79,3 +79,30 @@ TEST_CASE("the workspace planned for a GPU is what its kernels use") {
             CHECK(exec.workspace.mark() == 0);
         }
 }
+
+TEST_CASE("CUDA kernels take more rows than a grid has blocks across") {
+    const int64_t rows = 65537;  // across: 65535
+    const OwnedTensor gate_up(Dtype::f32, {rows, 2}), dy(Dtype::f32, {rows, 1}), y(Dtype::f32, {rows, 1}),
+        dgate_up(Dtype::f32, {rows, 2}), sum(Dtype::f32, {rows, 1});
+    for (int64_t i = 0; i < rows; ++i) {
+        set_element(gate_up, 2 * i, double(i % 7) - 3);
+        set_element(gate_up, 2 * i + 1, double(i % 5));
+        set_element(dy, i, double(i % 3));
+        set_element(sum, i, 1);
+    }
+    Exec exec;
+    const Kernels& kernels = cuda_kernels();
+    kernels.swiglu(exec, y, gate_up);
+    kernels.swiglu_backward(exec, dgate_up, dy, gate_up);
+    kernels.add(exec, sum, gate_up.view.slice_cols(1, 1));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+        const double gate = double(i % 7) - 3, up = double(i % 5), d = double(i % 3),
+                     s = 1 / (1 + std::exp(-gate));
+        wrong += !(std::fabs(element(y, i) - gate * s * up) <= 1e-5);
+        wrong += !(std::fabs(element(dgate_up, 2 * i) - d * up * s * (1 + gate * (1 - s))) <= 1e-5);
+        wrong += !(std::fabs(element(dgate_up, 2 * i + 1) - d * gate * s) <= 1e-5);
+        wrong += !(element(sum, i) == 1 + up);
+    }
+    CHECK(wrong == 0);
+}
