@@ -12,6 +12,11 @@ namespace coeus::cuda {
 
 namespace {
 
+/// The score of a key that is not seen; a NaN is none, and stays.
+__device__ inline bool is_hidden(float score) {
+    return score == -std::numeric_limits<float>::infinity();
+}
+
 template <class O, class T, int columns>
 __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Heads<const T> k,
                                  Heads<const T> v, Documents documents, AttentionShape s) {
@@ -52,12 +57,11 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
             largest = scores[i] > largest ? scores[i] : largest;
         }
         largest = row_largest(largest);
-        const bool nothing_yet = largest == -std::numeric_limits<float>::infinity();
-        const float shrink = nothing_yet ? 0.0f : exp2f(maximum - largest);
+        const float shrink = is_hidden(largest) ? 0.0f : exp2f(maximum - largest);
         float total = 0;
         COEUS_UNROLL
         for (int i = 0; i < scores_per_thread; ++i) {
-            const float p = nothing_yet ? 0.0f : exp2f(scores[i] - largest);
+            const float p = is_hidden(scores[i]) ? 0.0f : exp2f(scores[i] - largest);
             weights[lane + i * row_threads] = p;
             total += p;
         }
@@ -70,14 +74,14 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
         __syncwarp();
     }
     if (query >= s.sequence) return;
-    const float inverse = sum > 0 ? 1 / sum : 0.0f;
+    const float inverse = sum == 0 ? 0.0f : 1 / sum;
     O* const to = out.of(sequence, head, d).row(query);
     for (int i = 0; i < columns; ++i)
         if (const int64_t column = lane + int64_t(i) * row_threads; column < d)
             to[column] = store<O>(outputs[i] * inverse);
     if (lane == 0)
         lse[(head * s.batch + sequence) * s.sequence + query] =
-            sum > 0 ? (maximum + log2f(sum)) / float(log2_e) : -std::numeric_limits<float>::infinity();
+            sum == 0 ? -std::numeric_limits<float>::infinity() : (maximum + log2f(sum)) / float(log2_e);
 }
 
 /// A warp for each token and head. Liu et al. 2023, Ring Attention.
@@ -90,7 +94,7 @@ __global__ void merge_attention_kernel(float* out, float* lse, const float* othe
     const int64_t t = pair / heads, head = pair % heads;
     const float own = lse[head * tokens + t], other = other_lse[head * tokens + t];
     const float largest = own > other ? own : other;
-    if (largest == -std::numeric_limits<float>::infinity()) return;  // neither saw a key
+    if (is_hidden(largest)) return;  // neither saw a key
     const float sum = largest + std::log(std::exp(own - largest) + std::exp(other - largest));
     const float keep = std::exp(own - sum), take = std::exp(other - sum);
     float* const to = out + t * ld + head * head_dim;

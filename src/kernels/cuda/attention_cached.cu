@@ -67,7 +67,7 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
         float total = 0, output = 0;
         for (int w = 0; w < cached_warps; ++w) {
             const float* const of_warp = joined + w * (2 + d);
-            const float keep = of_warp[1] > 0 ? std::exp(of_warp[0] - largest) : 0.0f;
+            const float keep = of_warp[1] == 0 ? 0.0f : std::exp(of_warp[0] - largest);
             total += keep * of_warp[1];
             output += keep * of_warp[2 + j];
         }
