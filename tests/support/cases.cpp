@@ -336,6 +336,7 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 211, 2, 1, 64, 0.125}, false, backward, true));
         list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
         list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
+        list.push_back(attention_case({1, 35, 2, 1, 200, 0.07}, false, backward));
         // parts of sequences: the second half over all, two runs over all, runs over the same runs, all seen
         list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
         list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
@@ -351,6 +352,8 @@ std::vector<KernelCase> test_cases() {
     list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4}, 3, 5));
     list.push_back(attention_cached_case({5, 67, 8, 2, 64, 0.125}, 5));
     list.push_back(attention_cached_case({3, 50, 4, 1, 24, 0.2}, 7));
+    list.push_back(attention_cached_case({1, 21, 2, 1, 100, 0.1}, 1));
+    list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
     for (int64_t m : {2, 5, 16})  // few rows: read in place
         for (R residual : {R::none, R::other, R::accumulate})
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));
