@@ -6,6 +6,7 @@
 #include "launch.hpp"
 #include "workspace.hpp"
 
+#include <algorithm>
 #include <cublasLt.h>
 #include <map>
 
@@ -52,10 +53,17 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 struct Problem {
     int64_t m, n, k;  // of our product
     int64_t ld_a, ld_b, ld_c, ld_d;
+    uint32_t alignment_a, alignment_b, alignment_c, alignment_d;  // of the first elements, in bytes
     bool transpose_a, transpose_b, adds;
     Dtype type, out;
     auto operator<=>(const Problem&) const = default;
 };
+
+/// Operands may begin within a row or a shard. More than 256 bytes is of no use to any algorithm.
+uint32_t alignment_of(const Tensor& t) {
+    const auto address = reinterpret_cast<uintptr_t>(t.data);
+    return uint32_t(address == 0 ? 256 : std::min<uintptr_t>(256, address & -address));
+}
 
 /// A product as cuBLASLt knows it, found once for each problem.
 struct Plan {
@@ -67,6 +75,11 @@ struct Plan {
 void set_transpose(const Operation& operation, cublasLtMatmulDescAttributes_t which, bool is_transposed) {
     const cublasOperation_t value = is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     COEUS_CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(operation, which, &value, sizeof value));
+}
+
+template <class T>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t which, T value) {
+    COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value));
 }
 
 /// A matrix of ours, [rows, cols], as one of its: columns are our rows.
@@ -86,12 +99,13 @@ void find_plan(Plan& plan, cublasLtHandle_t handle, const Problem& p) {
     make_layout(plan.d, p.out, p.m, p.n, p.ld_d);
     Preference preference;
     COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceCreate(preference.out()));
-    const uint64_t workspace_bytes = workspace::gemm;
-    COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes));
-    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~uint32_t(CUBLASLT_REDUCTION_SCHEME_INPLACE);
-    COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
+    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace::gemm));
+    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        CUBLASLT_REDUCTION_SCHEME_MASK & ~uint32_t(CUBLASLT_REDUCTION_SCHEME_INPLACE));
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignment_b);
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignment_a);
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignment_c);
+    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignment_d);
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
     COEUS_CHECK_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c, plan.d,
@@ -111,9 +125,15 @@ struct GemmPlans : BackendState {
     ~GemmPlans() override { cublasLtDestroy(handle); }
 
     const Plan& plan(const Problem& problem) {
-        const auto [place, is_new] = plans.try_emplace(problem);
-        if (is_new) find_plan(place->second, handle, problem);
-        return place->second;
+        if (const auto known = plans.find(problem); known != plans.end()) return known->second;
+        try {
+            Plan& plan = plans[problem];
+            find_plan(plan, handle, problem);
+            return plan;
+        } catch (...) {
+            plans.erase(problem);
+            throw;
+        }
     }
 };
 GemmPlans& plans_of(CudaState& state) {
@@ -140,8 +160,9 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     CudaState& state = state_of(exec);
     GemmPlans& plans = plans_of(state);
     const Tensor addend = c ? c : d;
-    const Plan& plan = plans.plan({m, n, k, a.tensor.ld, b.tensor.ld, addend.ld, d.ld, a.is_transposed,
-                                   b.is_transposed, bool(c), a.tensor.dtype, d.dtype});
+    const Plan& plan = plans.plan({m, n, k, a.tensor.ld, b.tensor.ld, addend.ld, d.ld, alignment_of(a.tensor),
+                                   alignment_of(b.tensor), alignment_of(addend), alignment_of(d),
+                                   a.is_transposed, b.is_transposed, bool(c), a.tensor.dtype, d.dtype});
     const Scope scope(exec.workspace);
     const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm});
     const float one = 1, beta = c ? 1 : 0;
