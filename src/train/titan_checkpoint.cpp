@@ -7,12 +7,15 @@
 #include "coeus/train/model_setup.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
 namespace coeus {
 
 namespace {
+
+constexpr int64_t most_steps = 1'000'000'000'000;
 
 /// What a parameter is called in the folder.
 class TitanNames {
@@ -91,8 +94,22 @@ int64_t sequences_of_a_step(const Config& deck) {
         "training.global_batch_size in it, or leave the optimizer out with --only model");
 }
 
-TrainRecord record_of(const DcpFolder& folder, const Config& deck, const DecoderConfig& model, bool full) {
-    TrainRecord record{.step = folder.integer("train_state.step").value_or(0),
+// A run that went on from moments as if at step 0 would warm up and correct their bias once more.
+int64_t step_of(const std::string& path, const DcpFolder& folder, bool full) {
+    const std::optional<int64_t> step = folder.integer("train_state.step");
+    if (full && !step)
+        throw ConfigError(
+            "{} has the optimizer's moments, but no train_state.step, and so not where the run stood; leave "
+            "the optimizer out with --only model",
+            path);
+    if (step && (*step < 0 || *step > most_steps))
+        throw ConfigError("{}: train_state.step = {}: must be from 0 to {}", path, *step, most_steps);
+    return step.value_or(0);
+}
+
+TrainRecord record_of(const std::string& path, const DcpFolder& folder, const Config& deck,
+                      const DecoderConfig& model, bool full) {
+    TrainRecord record{.step = step_of(path, folder, full),
                        .seed = deck.debug.seed,
                        .deck = deck_text(deck),
                        .version = version(),
@@ -128,7 +145,7 @@ TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& d
         for (const char* moment : {"exp_avg", "exp_avg_sq"})
             for (const auto& [name, shape] : parameters)
                 add(fmt::format("optimizer/{}/{}", moment, name), names.moment(name, moment), shape);
-    checkpoint.record = record_of(stored, deck, checkpoint.model, checkpoint.full);
+    checkpoint.record = record_of(folder, stored, deck, checkpoint.model, checkpoint.full);
     checkpoint.arrays = arrays_of_dcp(std::move(stored), paths, theirs);
     return checkpoint;
 }

@@ -196,6 +196,15 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
     write_file(file, bytes);
 
     const std::string metadata = read_file(torch.step / ".metadata");
+    std::string unknown_step = metadata;
+    const std::string step = "train_state.step";
+    for (size_t at = 0; (at = unknown_step.find(step, at)) != std::string::npos; ++at)
+        unknown_step[at + step.size() - 1] = 'x';
+    write_file(torch.step / ".metadata", unknown_step);
+    refuses(torch.step, with_deck, "has the optimizer's moments, but no train_state.step");
+    CHECK(
+        convert(torch.step, torch.folder / "still.h5", with_deck + Arguments{"--only", "model"}).exit_code ==
+        0);
     write_file(torch.step / ".metadata", metadata.substr(0, metadata.size() / 2));
     refuses(torch.step, with_deck, ".metadata: a pickle that is not read, at byte ");
     // os.system("true")
