@@ -55,10 +55,17 @@ std::optional<HubConfig::RopeScaling> read_scaling(const JsonView& rope) {
     if (type != "llama3")
         throw ConfigError("{}: {} of type \"{}\" is not built yet; built are \"default\" and \"llama3\"",
                           rope.file(), rope.path(), type);
-    return HubConfig::RopeScaling{.factor = rope.number("factor"),
-                                  .low_freq_factor = rope.number("low_freq_factor"),
-                                  .high_freq_factor = rope.number("high_freq_factor"),
-                                  .original_positions = rope.number("original_max_position_embeddings")};
+    HubConfig::RopeScaling scaling = {.factor = rope.number("factor"),
+                                      .low_freq_factor = rope.number("low_freq_factor"),
+                                      .high_freq_factor = rope.number("high_freq_factor"),
+                                      .original_positions = rope.number("original_max_position_embeddings")};
+    if (!(scaling.factor >= 1)) rope["factor"].reject("must be at least 1");
+    if (!(scaling.low_freq_factor > 0)) rope["low_freq_factor"].reject("must be greater than 0");
+    if (!(scaling.high_freq_factor > scaling.low_freq_factor))
+        rope["high_freq_factor"].reject("must be greater than low_freq_factor");
+    if (!(scaling.original_positions >= 1))
+        rope["original_max_position_embeddings"].reject("must be at least 1");
+    return scaling;
 }
 
 }  // namespace

@@ -111,6 +111,19 @@ TEST_CASE("hub: what is not built or wrong in config.json is said in words", "[h
         Contains("rope_scaling of type \"yarn\" is not built yet"));
     CHECK_THAT(message_of(config_folder(folder, minimal + R"(, "rope_parameters": {"rope_type": "llama3"})")),
                Contains("rope_parameters.factor"));
+    const auto scaled = [&](const char* factor, const char* low, const char* high, const char* positions) {
+        return message_of(config_folder(
+            folder, minimal + fmt::format(R"(, "rope_scaling": {{"rope_type": "llama3", "factor": {},
+                        "low_freq_factor": {}, "high_freq_factor": {},
+                        "original_max_position_embeddings": {}}})",
+                                          factor, low, high, positions)));
+    };
+    CHECK_THAT(scaled("8", "1", "4", "8192"), Contains("read without complaint"));
+    CHECK_THAT(scaled("0", "1", "4", "8192"), Contains("rope_scaling.factor must be at least 1, is 0"));
+    CHECK_THAT(scaled("8", "0", "4", "8192"), Contains("low_freq_factor must be greater than 0"));
+    CHECK_THAT(scaled("8", "1", "1", "8192"),
+               Contains("high_freq_factor must be greater than low_freq_factor, is 1"));
+    CHECK_THAT(scaled("8", "1", "4", "0"), Contains("original_max_position_embeddings must be at least 1"));
     CHECK_THAT(message_of(config_folder(folder, "\"broken")), Contains("config.json"));
 }
 
