@@ -69,7 +69,7 @@ struct Place {
 };
 
 /// Tensors must lie one after the other, from the end of the header to the end of the file.
-void check_places(const std::string& path, std::vector<Place> places, int64_t data_bytes) {
+void check_places(const std::string& path, std::vector<Place>& places, int64_t data_bytes) {
     std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
         return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
@@ -112,9 +112,10 @@ void Safetensors::add_file(const std::string& path) {
                 with_commas(offsets[1] - offsets[0]));
         if (entries_.contains(name)) throw ConfigError("{}: tensor '{}' appears twice", path, name);
         places.push_back({offsets[0], offsets[1], name});
-        entries_.emplace(name, Entry{dtype, shape, files_.size(), data + offsets[0]});
+        entries_.emplace(name, Entry{dtype, shape, files_.size(), nullptr});
     }
-    check_places(path, std::move(places), int64_t(file.bytes().size()) - 8 - length);
+    check_places(path, places, int64_t(file.bytes().size()) - 8 - length);
+    for (const Place& place : places) entries_.at(place.name).data = data + place.begin;
     files_.push_back(std::move(file));
 }
 
@@ -123,8 +124,12 @@ void Safetensors::add_index(const std::string& path) {
     const fs::path folder = fs::path(path).parent_path();
     std::set<std::string> opened;
     const JsonView map = index.root()["weight_map"];
-    for (const auto& [name, value] : map.items())
-        if (opened.insert(value.string()).second) add_file((folder / value.string()).string());
+    for (const auto& [name, value] : map.items()) {
+        const std::string& file = value.string();
+        if (file.empty() || file.find('/') != std::string::npos || file == "..")
+            value.reject("must be the name of a file beside it");
+        if (opened.insert(file).second) add_file((folder / file).string());
+    }
     for (const auto& [name, value] : map.items()) {
         const std::string file = (folder / value.string()).string();
         const auto found = entries_.find(name);

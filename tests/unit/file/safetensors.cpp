@@ -156,6 +156,11 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         CHECK_THAT(made(entry("v", "F32", "[2]", 0, 8) + "," + entry("w", "F32", "[2]", 12, 20), 20),
                    Contains("there is a gap between tensor 'v' and tensor 'w'"));
         CHECK_THAT(made(R"("w":{"shape":[2],"data_offsets":[0,8]})", 8), Contains("w.dtype"));
+        // further away than there are addresses
+        CHECK_THAT(made(R"("w":{"dtype":"F32","shape":[2],"data_offsets":[9223372036854775799,)"
+                        R"(9223372036854775807]})",
+                        8),
+                   Contains("there is a gap between the header and tensor 'w'"));
     }
     SECTION("an index") {
         sample(folder);
@@ -166,6 +171,9 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         CHECK_THAT(index(R"("a":"sample.safetensors")"), Contains("opened without complaint"));
         CHECK_THAT(index(R"("c":"sample.safetensors")"), Contains("names tensor 'c' in"));
         CHECK_THAT(index(R"("a":"gone.safetensors")"), Contains("gone.safetensors: there is no such file"));
+        for (const char* elsewhere : {"../sample.safetensors", "/sample.safetensors", "..", ""})
+            CHECK_THAT(index(fmt::format(R"("a":"{}")", elsewhere)),
+                       Contains("weight_map.a must be the name of a file beside it"));
         sample(folder, "again.safetensors");
         CHECK_THAT(index(R"("a":"sample.safetensors","b":"again.safetensors")"), Contains("appears twice"));
     }
