@@ -138,6 +138,16 @@ void check(const Flags& flags, bool to_hub, bool from_hub) {
             "SOURCE and TARGET are both Hugging Face folders; name a TARGET that ends with .h5");
 }
 
+// The second moments of Adam are squares of gradients: far below float16's smallest number.
+void check_range(const Flags& flags, const ArraySource& arrays) {
+    if (dtype_of(flags) != Dtype::f16) return;
+    for (const ArraySource::Array& array : arrays.arrays)
+        if (array.path.starts_with("optimizer/"))
+            throw ConfigError(
+                "--dtype float16: the optimizer's moments do not fit into its range, and a run could not go "
+                "on from them; add --only model, or take bfloat16");
+}
+
 }  // namespace
 
 void convert_help() {
@@ -161,6 +171,7 @@ int convert(const Arguments& arguments) {
             throw ConfigError("{} is there already; name another target, or move it away", target);
     });
     const Source source = open_source(path, flags, !is_file || flags.given("only"));
+    check_range(flags, source.arrays);
     const Timer timer;
     {
         std::optional<Progress> bar;

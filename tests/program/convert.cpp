@@ -276,6 +276,9 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     refuses(folder / "no.h5", target, {}, "no.h5: there is no such file or folder");
     refuses(folder / "tokens.h5", target, {}, "is an HDF5 file, but not a checkpoint of Coeus");
     refuses(whole, target, {"--dtype", "int8"}, "--dtype int8: must be float32, bfloat16 or float16");
+    refuses(whole, target.string() + ".h5", {"--dtype", "float16"},
+            "--dtype float16: the optimizer's moments do not fit into its range");
+    CHECK_FALSE(fs::exists(target.string() + ".h5"));
     refuses(whole, target, {"--only", "model"}, "--only model: a Hugging Face folder holds nothing else");
     refuses(whole, target.string() + ".h5", {"--tokenizer", "x"},
             "--tokenizer: a checkpoint holds no tokenizer");
