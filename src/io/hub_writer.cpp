@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 namespace coeus {
 
@@ -36,8 +37,11 @@ const char* torch_name(Dtype dtype) {
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
     std::error_code status;
-    const fs::path folder = fs::is_regular_file(from, status) ? from.parent_path() : from;
-    for (const char* name : tokenizer_files)
+    const bool is_file = fs::is_regular_file(from, status);  // of any name
+    const fs::path folder = is_file ? from.parent_path() : from;
+    std::set<fs::path> names(std::begin(tokenizer_files), std::end(tokenizer_files));
+    if (is_file) names.insert(from.filename());
+    for (const fs::path& name : names)
         if (fs::is_regular_file(folder / name, status))
             fs::copy_file(folder / name, to / name, fs::copy_options::overwrite_existing);
 }
@@ -150,6 +154,8 @@ void HubWriter::make_files(const HubConfig& config, const HubTokenizer& tokenize
     if (const int64_t there = free_bytes(folder); there < bytes_)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(bytes_)),
                                       folder, bytes_text(double(there))));
+    // first: whatever it is called, it takes no other file's place
+    if (!tokenizer.folder.empty()) copy_tokenizer(tokenizer.folder, folder);
     Json map = Json::object();
     for (const File& file : files_) {
         RawFile raw = RawFile::create(part(file.name));
@@ -163,7 +169,6 @@ void HubWriter::make_files(const HubConfig& config, const HubTokenizer& tokenize
                        .set("weight_map", std::move(map)),
                    part("model.safetensors.index.json"));
     write_hub_config(folder, config, dtype_, tokenizer);
-    if (!tokenizer.folder.empty()) copy_tokenizer(tokenizer.folder, folder);
     write_generation_config(folder, tokenizer);
 }
 

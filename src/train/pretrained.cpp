@@ -80,7 +80,11 @@ std::vector<std::string> checkpoint_paths(const DecoderConfig& model) {
 
 HubTokenizer hub_tokenizer(const std::string& place) {
     HubTokenizer known{.folder = place};
-    if (place.empty() || !Tokenizer::is_at(place)) return known;
+    if (place.empty()) return known;
+    if (!Tokenizer::is_at(place)) {
+        log::warn("The Hugging Face folder gets no tokenizer: there is none at {}", place);
+        return known;
+    }
     try {
         const Tokenizer tokenizer(place);
         known.bos_id = tokenizer.bos_id();

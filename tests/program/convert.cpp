@@ -231,6 +231,12 @@ TEST_CASE("convert: the folder has the tokenizer, and says with what a text begi
     convert_well(folder / "converted", folder / "weights.h5");
     convert_well(folder / "weights.h5", folder / "back", {"--tokenizer", (folder / "tokenizer").string()});
     CHECK(differing_files(folder / "converted", folder / "back") == none);
+    // of a run whose tokenizer has moved
+    fs::rename(folder / "tokenizer", folder / "moved");
+    const Outcome without = convert(folder / "run", folder / "without");
+    CHECK(without.exit_code == 0);
+    CHECK_THAT(without.output,
+               Contains("gets no tokenizer: there is none at " + (folder / "tokenizer").string()));
 }
 
 TEST_CASE("convert: checkpoints of another type, or without the optimizer") {

@@ -168,6 +168,9 @@ TEST_CASE("a Hugging Face folder says with what its texts begin and end") {
     CHECK(fs::exists(end + "/tokenizer.json"));
     // null: transformers would take 1 and 2 where there is no key
     CHECK(JsonDocument::read(end + "/config.json").root()["bos_token_id"].is_null());
+    CHECK_FALSE(fs::exists(end + "/bare.json"));
+    const std::string named = write("named", {.folder = folder.path + "/bare.json", .eos_id = 3});
+    CHECK(read_file(named + "/bare.json") == "{}");
     const std::string none = write("none", {});
     CHECK_FALSE(fs::exists(none + "/generation_config.json"));
     CHECK(JsonDocument::read(none + "/config.json").root()["eos_token_id"].is_null());
