@@ -6,7 +6,6 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -96,29 +95,6 @@ HubConfig read_hub_config(const std::string& folder, const std::vector<std::stri
         config.rope_scaling = read_scaling(*scaling);
     }
     return config;
-}
-
-namespace {
-
-/// out row i = in row source(i)
-template <class Source>
-void reorder_rows(Tensor out, Tensor in, int64_t heads, Source source) {
-    require(out.dtype == in.dtype && out.shape == in.shape, "reordered rows differ in shape or type");
-    require(heads > 0 && in.rows() % (2 * heads) == 0, "rotated rows are not heads of an even size");
-    const int64_t head_dim = in.rows() / heads;
-    const auto bytes = size_t(in.cols() * size_of(in.dtype));
-    for (int64_t i = 0; i < in.rows(); ++i)
-        std::memcpy(out.slice_rows(i, 1).data, in.slice_rows(source(i, head_dim), 1).data, bytes);
-}
-
-}  // namespace
-
-void to_interleaved(Tensor out, Tensor in, int64_t heads) {
-    reorder_rows(out, in, heads, half_split_row);
-}
-
-void to_half_split(Tensor out, Tensor in, int64_t heads) {
-    reorder_rows(out, in, heads, interleaved_row);
 }
 
 namespace {

@@ -37,21 +37,12 @@ bool is_hub_folder(const std::string& path);
 /// RoPE scaling).
 HubConfig read_hub_config(const std::string& folder, const std::vector<std::string>& architectures);
 
-/// The row in half-split order that holds what `row` holds in interleaved order, and the other way round;
-/// rows are counted over all heads.
+/// The row in half-split order that holds what `row` holds in interleaved order; rows are counted over all
+/// heads.
 constexpr int64_t half_split_row(int64_t row, int64_t head_dim) {
     const int64_t r = row % head_dim;
     return row - r + (r % 2) * (head_dim / 2) + r / 2;
 }
-constexpr int64_t interleaved_row(int64_t row, int64_t head_dim) {
-    const int64_t r = row % head_dim, half = head_dim / 2;
-    return row - r + (r % half) * 2 + r / half;
-}
-
-/// Reorders the rows of a projection (weight, gradient, moment or bias) of `heads` heads; out and in have
-/// equal shape and type and do not overlap.
-void to_interleaved(Tensor out, Tensor in, int64_t heads);
-void to_half_split(Tensor out, Tensor in, int64_t heads);
 
 /// One parameter as it is called in the folder, and where this process wants it.
 struct HubTensor {

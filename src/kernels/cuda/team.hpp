@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Teams of threads that share a row (rows/team.hpp): a warp, a block, or the whole grid. Elements move 16
 // bytes at a time where all operands begin at multiples of that. Sums are added thread by thread in fixed
-// places, then over the lanes of a warp, then over the warps in order: the bits depend on the sizes alone.
+// places, then over the lanes of a warp, then over the warps in order: the bits depend on the sizes, and on
+// whether operands begin at such multiples, alone.
 #pragma once
 
 #include "coeus/kernels/rows/team.hpp"
