@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/dcp_writer.hpp"
 
-#include "support/support.hpp"
-
+#include <fstream>
 #include <map>
 
 namespace coeus::test {
@@ -21,6 +20,10 @@ Code numbers(const std::vector<int64_t>& values) {
 }
 Code instance_of(const std::string& name, const std::vector<std::pair<Code, Code>>& fields) {
     return instance(global(classes, name), dict(fields));
+}
+
+void write_file(const fs::path& path, const std::string& content) {
+    std::ofstream(path, std::ios::binary) << content;
 }
 
 /// The stream of a part, float32, filled with dcp_value().
