@@ -33,7 +33,7 @@ Flags convert_flags() {
         "step's folder of torchtitan (PyTorch's distributed checkpoint). TARGET: a checkpoint (a name that\n"
         "ends with .h5) or the Hugging Face folder that is to be made. Arrays pass by a few rows at a time;\n"
         "under mpirun the ranks share them.");
-    flags.add("dtype", "TYPE", "", "float32, bfloat16 or float16; default: as in SOURCE")
+    flags.add("dtype", "TYPE", "", "float32, bfloat16 or float16; default: as in SOURCE (a folder has one)")
         .add("only", "model", "", "from checkpoint to checkpoint: leave the optimizer out")
         .add("deck", "FILE.toml", "", "of torchtitan's run, whose checkpoints do not describe their model")
         .add("tokenizer", "PLACE", "", "folder or file: it goes into the folder; default: the run's own")
@@ -55,6 +55,15 @@ std::optional<Dtype> dtype_of(const Flags& flags) {
     if (name == "bfloat16") return Dtype::bf16;
     if (name == "float16") return Dtype::f16;
     throw ConfigError("--dtype {}: must be float32, bfloat16 or float16", name);
+}
+
+/// The type in which all arrays keep their bits.
+Dtype common_type(const ArraySource& source) {
+    Dtype common = source.arrays.front().dtype;
+    for (const ArraySource::Array& array : source.arrays)
+        if (array.dtype != common)
+            common = array.dtype == Dtype::f64 || common == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    return common;
 }
 
 /// What is to be converted, whatever it is.
@@ -115,7 +124,7 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
     }
     const std::string& place = flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer;
     HubWriter writer(target, hub_config_of(source.model), hub_entries(paths, shapes, source.model),
-                     dtype_of(flags).value_or(source.arrays.arrays.front().dtype),
+                     dtype_of(flags).value_or(common_type(source.arrays)),
                      ranks.rank() == 0 ? hub_tokenizer(place) : HubTokenizer(), ranks, file_bytes_of(flags));
     write_hub(writer, source.arrays, ranks, progress);
 }

@@ -9,7 +9,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 using namespace coeus;
@@ -85,6 +87,36 @@ TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same 
         CHECK(fs::exists(folder / "back/model-00003-of-00003.safetensors") == sharded);
         CHECK(differing_tensors(model, folder / "back") == none);
         CHECK(model_from_hub((folder / "back").string()) == model_from_hub(model.string()));
+    }
+}
+
+TEST_CASE("convert: weights of several types go into a folder without a loss") {
+    const fs::path model = golden("models/llama3_gqa");
+    if (model.empty()) return;
+    const TemporaryFolder folder;
+    const Safetensors weights = Safetensors::open(model.string());
+    std::map<std::string, std::vector<float>> exact;  // the norms
+    std::map<std::string, std::vector<bf16>> rounded;
+    std::vector<NamedTensor> mixed;
+    for (const std::string& name : weights.names()) {
+        const Shape shape = weights.entry(name).shape;
+        exact[name] = weights.read_all<float>(name);
+        mixed.push_back({name, Tensor(exact[name].data(), Dtype::f32, shape)});
+        if (shape.rank == 1) continue;
+        rounded[name] = weights.read_all<bf16>(name);
+        mixed.back().tensor = Tensor(rounded[name].data(), Dtype::bf16, shape);
+        std::transform(rounded[name].begin(), rounded[name].end(), exact[name].begin(),
+                       [](bf16 x) { return float(x); });
+    }
+    fs::create_directories(folder / "mixed");
+    fs::copy_file(model / "config.json", folder / "mixed/config.json");
+    write_safetensors(folder / "mixed/model.safetensors", mixed);
+    convert_well(folder / "mixed", folder / "weights.h5");
+    convert_well(folder / "weights.h5", folder / "back");
+    const Safetensors back = Safetensors::open((folder / "back").string());
+    for (const auto& [name, values] : exact) {
+        CHECK(back.entry(name).dtype == Dtype::f32);
+        CHECK((back.read_all<float>(name) == values));
     }
 }
 
