@@ -81,7 +81,10 @@ public:
         const Tensor ours = model_.tensor(name, kind);
         if (hub.rotated_heads == 0) return values(ours);
         const OwnedTensor stored(ours.dtype, ours.shape);
-        to_half_split(stored, ours, hub.rotated_heads);
+        const int64_t head_dim = ours.rows() / hub.rotated_heads;
+        for (int64_t row = 0; row < ours.rows(); ++row)
+            copy_converting(stored.view.slice_rows(half_split_row(row, head_dim), 1),
+                            ours.slice_rows(row, 1));
         return values(stored);
     }
 
