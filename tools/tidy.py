@@ -26,7 +26,7 @@ def options(command):
     """The options that decide what a file means: include folders, macros, language."""
     words, kept = shlex.split(command), []
     for i, word in enumerate(words):
-        if word in ("-isystem", "-include"):
+        if word in ("-isystem", "-include", "-x"):  # "-x c++": kernels that are tested on the CPU
             kept += [word, words[i + 1]]
         elif word.startswith(("-I", "-D", "-std=", "-march=", "-fopenmp")):
             kept.append(word)

@@ -82,7 +82,10 @@ struct Block {
     size_t scheduler_stack_bytes = 0;
     const std::function<void()>* body = nullptr;
     std::string failure;
+    bool abandoned = false;
 };
+
+struct Abandoned {};  // what a thread that waits meets then
 
 Block* current = nullptr;
 std::mt19937_64 draw(1);
@@ -119,7 +122,8 @@ fiber run_thread(fiber&& scheduler) {
     current->scheduler = std::move(scheduler);
     ThreadOfBlock& thread = *current->running;
     try {
-        (*current->body)();
+        if (!current->abandoned) (*current->body)();
+    } catch (const Abandoned&) {
     } catch (const std::exception& error) {
         current->failure = error.what();
     }
@@ -138,6 +142,7 @@ void wait(State state, unsigned mask, const char* what) {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(thread.fake_stack, nullptr, nullptr);
 #endif
+    if (current->abandoned) throw Abandoned();
 }
 
 using Lanes = std::span<ThreadOfBlock>;
@@ -162,15 +167,15 @@ bool release_lanes(Lanes warp) {
     return any;
 }
 
-// Until all of its lanes wait for the block, or in vain, or have left. `order`: of the lanes, drawn anew at
-// each turn.
+// Until all of its lanes wait for the block, or in vain, or have left, or one has failed. `order`: of the
+// lanes, drawn anew at each turn.
 void run_warp(Lanes warp, std::vector<size_t>& order, size_t first, Stacks& stacks) {
     do {
         std::shuffle(order.begin(), order.end(), draw);
         for (const size_t lane : order) {
             if (lane >= warp.size() || warp[lane].state != State::ready) continue;
             run_until_it_waits(warp[lane], stacks[first + lane]);
-            if (!current->failure.empty()) throw std::runtime_error(current->failure);
+            if (!current->failure.empty()) return;
         }
     } while (release_lanes(warp));
 }
@@ -181,6 +186,20 @@ bool release_block(std::vector<ThreadOfBlock>& threads) {
     if (!std::all_of(threads.begin(), threads.end(), waits)) return false;
     for (ThreadOfBlock& thread : threads) thread.state = State::ready;
     return true;
+}
+
+// Threads are left although none can go on.
+void note_what_waits_in_vain(Block& block) {
+    for (const ThreadOfBlock& thread : block.threads)
+        if (thread.state != State::left && block.failure.empty())
+            block.failure = "emulation: " + place(thread.at) + " waits in vain for others at " + thread.what;
+}
+
+// Ends the threads that have not left, each of them unwinding its stack.
+void abandon(Block& block, Stacks& stacks) {
+    block.abandoned = true;
+    for (size_t i = 0; i < block.threads.size(); ++i)
+        if (block.threads[i].state != State::left) run_until_it_waits(block.threads[i], stacks[i]);
 }
 
 // From one barrier of the block to the next each warp runs as far as it can, so that it is far ahead of those
@@ -198,12 +217,11 @@ void run_block(Block& block, Stacks& stacks) {
             run_warp(Lanes(block.threads)
                          .subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)),
                      lanes, first, stacks);
+            if (!block.failure.empty()) break;
         }
-    } while (release_block(block.threads));
-    for (const ThreadOfBlock& thread : block.threads)
-        if (thread.state != State::left)
-            throw std::runtime_error("emulation: " + place(thread.at) + " waits in vain for others at " +
-                                     thread.what);
+    } while (block.failure.empty() && release_block(block.threads));
+    if (block.failure.empty()) note_what_waits_in_vain(block);
+    if (!block.failure.empty()) abandon(block, stacks);
 }
 
 }  // namespace
@@ -238,6 +256,7 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
                 current = &block;
                 run_block(block, stacks);
                 current = nullptr;
+                if (!block.failure.empty()) throw std::runtime_error(block.failure);
             }
 }
 
