@@ -35,6 +35,7 @@ coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas Ope
 # the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
 set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(COEUS_CUDA)
+    target_link_libraries(coeus_device PRIVATE CUDA::cudart)
     target_link_libraries(coeus_kernels PRIVATE CUDA::cudart CUDA::cublasLt)
 endif()
 coeus_library(state USES comm kernels device base)

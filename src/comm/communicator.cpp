@@ -298,6 +298,55 @@ void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, 
                                      handle_->comm, MPI_STATUS_IGNORE));
 }
 
+// Moving a Communicator would leave its transport without ranks: it is made by the first call, when all are in
+// their places.
+Transport& Communicator::transport(const Exec& exec) const {
+    if (!handle_->transport) handle_->transport = make_staged_transport(*this, *exec.device);
+    return *handle_->transport;
+}
+
+void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {
+    if (!exec.queue) return all_reduce(inout, Reduce::sum, where);
+    if (planned_ || size_ == 1 || inout.count() == 0) return;
+    transport(exec).all_reduce(*exec.queue, inout, where);
+}
+
+void Communicator::all_gather(Exec& exec, Tensor out, Tensor in, Where where) const {
+    if (!exec.queue) return all_gather(out, in, where);
+    require(out.count() == in.count() * size_ && in.dtype == out.dtype,
+            "all_gather: counts or types do not match");
+    if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
+    transport(exec).all_gather(*exec.queue, out, in, where);
+}
+
+void Communicator::reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where) const {
+    if (!exec.queue) return reduce_scatter(out, in, where);
+    require(in.count() == out.count() * size_ && in.dtype == out.dtype,
+            "reduce_scatter: counts or types do not match");
+    if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
+    transport(exec).reduce_scatter(*exec.queue, out, in, where);
+}
+
+void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) const {
+    if (!exec.queue) return all_to_all(out, in, where);
+    require(in.count() == out.count() && in.count() % size_ == 0 && in.dtype == out.dtype,
+            "all_to_all: counts or types do not match");
+    if (planned_) return;
+    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
+    transport(exec).all_to_all(*exec.queue, out, in, where);
+}
+
+void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,
+                                Where where) const {
+    if (!exec.queue) return send_receive(sent, to, received, from, where);
+    require(sent.dense() && received.dense() && sent.bytes() == received.bytes(),
+            "messages of a device need dense rows and equal sizes");
+    if (planned_) return;
+    transport(exec).send_receive(*exec.queue, sent, to, received, from, where);
+}
+
 void Communicator::broadcast(Tensor inout, int root, Where where) const {
     if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");

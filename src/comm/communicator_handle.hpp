@@ -5,6 +5,7 @@
 #include "check_mpi.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/memory.hpp"
+#include "transport.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -16,6 +17,7 @@ struct Communicator::Handle {
     Buffer staging;                     // one piece from each peer
     std::vector<int64_t> numbers;       // one from each: sums of single numbers need no more
     std::vector<MPI_Request> requests;  // two for each peer
+    std::unique_ptr<Transport> transport;  // of a device's tensors, made by the first of them
 
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;

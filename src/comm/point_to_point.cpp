@@ -15,9 +15,11 @@ struct PointToPoint::Requests {
         const char* operation = nullptr;  // null: nothing under way
         int64_t bytes = 0;
         std::source_location where;
+        void* arrives_at = nullptr;  // of a device's memory, behind its staging
     };
     std::vector<MPI_Request> all;
     std::vector<Message> messages;  // of each, until it was waited for
+    std::vector<Buffer> staging;    // of each, of messages of a device
     struct Row {
         int64_t bytes;
         MPI_Datatype type;
@@ -39,6 +41,14 @@ struct PointToPoint::Requests {
         return &all[size_t(number)];
     }
 
+    // Where a message of a device's tensor begins or ends on the host.
+    Tensor staged(int number, Tensor tensor, const Device& device) {
+        Buffer& buffer = staging[size_t(number)];
+        if (buffer.bytes() < tensor.bytes())
+            buffer = Buffer(tensor.bytes(), "messages between GPUs", device.staging());
+        return Tensor(buffer.data(), tensor.dtype, tensor.shape);
+    }
+
     // Of rows of that tensor, which have one of few lengths.
     MPI_Datatype row_of(Tensor tensor) {
         const int64_t bytes = tensor.cols() * size_of(tensor.dtype);
@@ -56,6 +66,12 @@ PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends)
     : ranks_(ranks), requests_(std::make_unique<Requests>()), sends_(sends) {
     requests_->all.resize(size_t(count), MPI_REQUEST_NULL);
     requests_->messages.resize(size_t(count));
+    requests_->staging.resize(size_t(count));
+}
+
+PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec)
+    : PointToPoint(ranks, count, sends) {
+    exec_ = &exec;
 }
 
 PointToPoint::~PointToPoint() {
@@ -68,7 +84,13 @@ PointToPoint::~PointToPoint() {
 void PointToPoint::send(int number, Tensor tensor, int peer, int channel, Where where) {
     if (ranks_.is_planned()) return;
     require(tensor.dense(), "a message needs dense rows");
-    MPI_Request* request = requests_->begin(number, {"send", tensor.bytes(), where});
+    MPI_Request* request = requests_->begin(number, {"send", tensor.bytes(), where, nullptr});
+    if (exec_ && exec_->queue) {
+        const Tensor on_device = tensor;
+        tensor = requests_->staged(number, on_device, *exec_->device);
+        exec_->queue->copy(tensor.data, on_device.data, tensor.bytes());
+        exec_->queue->finish();
+    }
     const auto begin = sends_ == Sends::standard ? MPI_Isend : MPI_Issend;
     COEUS_CHECK_MPI(begin(tensor.data, int(tensor.rows()), requests_->row_of(tensor), peer,
                           first_tag + channel, ranks_.handle().comm, request));
@@ -77,7 +99,10 @@ void PointToPoint::send(int number, Tensor tensor, int peer, int channel, Where 
 void PointToPoint::receive(int number, Tensor tensor, int peer, int channel, Where where) {
     if (ranks_.is_planned()) return;
     require(tensor.dense(), "a message needs dense rows");
-    MPI_Request* request = requests_->begin(number, {"receive", tensor.bytes(), where});
+    const bool by_host = exec_ && exec_->queue;
+    MPI_Request* request = requests_->begin(
+        number, {"receive", tensor.bytes(), where, by_host ? tensor.data : nullptr});
+    if (by_host) tensor = requests_->staged(number, tensor, *exec_->device);
     COEUS_CHECK_MPI(MPI_Irecv(tensor.data, int(tensor.rows()), requests_->row_of(tensor), peer,
                               first_tag + channel, ranks_.handle().comm, request));
 }
@@ -85,11 +110,15 @@ void PointToPoint::receive(int number, Tensor tensor, int peer, int channel, Whe
 // An observer sees the waiting, which is the part of a message that the computation does not hide.
 void PointToPoint::wait(int number) {
     if (number < 0 || !requests_->messages[size_t(number)].operation) return;
-    auto& [operation, bytes, where] = requests_->messages[size_t(number)];
+    auto& [operation, bytes, where, arrives_at] = requests_->messages[size_t(number)];
     CommunicationObserver* observer = ranks_.observer();
     const int64_t event = observer ? observer->begin(ranks_.name(), operation, bytes, where) : 0;
     MPI_Request& request = requests_->all[size_t(number)];
     if (request != MPI_REQUEST_NULL) COEUS_CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    if (arrives_at) {
+        exec_->queue->copy(arrives_at, requests_->staging[size_t(number)].data(), bytes);
+        exec_->queue->finish();
+    }
     operation = nullptr;
     if (observer) observer->end(event);
 }

@@ -11,7 +11,8 @@ constexpr uintptr_t planning_base = uintptr_t(1)
                                     << 44;  // outside what the kernel maps for a process of this size
 }  // namespace
 
-Arena::Arena(int64_t bytes, const std::string& what) : buffer_(bytes, what), planning_(false) {}
+Arena::Arena(int64_t bytes, const std::string& what, const Memory& memory)
+    : buffer_(bytes, what, memory), planning_(false) {}
 
 Tensor Arena::alloc(Dtype dtype, const Shape& shape) {
     const int64_t bytes = padded_bytes(shape.count() * size_of(dtype));
@@ -33,7 +34,8 @@ void Arena::touch(int64_t bytes) {
 
 void Arena::rewind(int64_t mark) {
 #ifdef COEUS_DEBUG
-    if (!planning_ && mark < used_) std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
+    if (!planning_ && mark < used_ && buffer_.memory().is_host())
+        std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
 #endif
     if (observer_) observer_->rewound(*this, mark);
     used_ = mark;

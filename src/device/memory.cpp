@@ -16,32 +16,53 @@
 
 namespace coeus {
 
-Buffer::Buffer(int64_t bytes, std::string what) : bytes_(bytes), what_(std::move(what)) {
-    require(bytes >= 0, "a buffer of negative size");
-    if (bytes == 0) return;
-    void* memory = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        throw SystemError(
-            fmt::format("cannot get {} for {}: {}", bytes_text(double(bytes)), what_, errno_text(errno)));
-    madvise(memory, size_t(bytes), MADV_HUGEPAGE);  // advice: without it the buffer works with small pages
-    data_ = static_cast<std::byte*>(memory);
-    // first touched by the threads that will use it: faster, and on their own NUMA nodes
-    constexpr int64_t piece = int64_t(2) << 20;
+namespace {
+
+class HostMemory : public Memory {
+public:
+    std::byte* take(int64_t bytes, const std::string& what) const override {
+        void* memory =
+            mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            throw SystemError(
+                fmt::format("cannot get {} for {}: {}", bytes_text(double(bytes)), what, errno_text(errno)));
+        madvise(memory, size_t(bytes), MADV_HUGEPAGE);  // advice: without it, small pages
+        auto* const data = static_cast<std::byte*>(memory);
+        // first touched by the threads that will use it: faster, and on their own NUMA nodes
+        constexpr int64_t piece = int64_t(2) << 20;
 #pragma omp parallel for schedule(static) if (bytes >= 16 * piece)
-    for (int64_t first = 0; first < bytes; first += piece)
-        std::memset(data_ + first, 0, size_t(std::min(piece, bytes - first)));
+        for (int64_t first = 0; first < bytes; first += piece)
+            std::memset(data + first, 0, size_t(std::min(piece, bytes - first)));
+        return data;
+    }
+    void give_back(std::byte* data, int64_t bytes) const override { munmap(data, size_t(bytes)); }
+};
+
+}  // namespace
+
+const Memory& host_memory() {
+    static const HostMemory memory;
+    return memory;
+}
+
+Buffer::Buffer(int64_t bytes, std::string what, const Memory& memory)
+    : memory_(&memory), bytes_(bytes), what_(std::move(what)) {
+    require(bytes >= 0, "a buffer of negative size");
+    if (bytes > 0) data_ = memory.take(bytes, what_);
 }
 
 Buffer::~Buffer() {
-    if (data_) munmap(data_, size_t(bytes_));
+    if (data_) memory_->give_back(data_, bytes_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
+    : memory_(other.memory_),
+      data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       what_(std::move(other.what_)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+    std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(what_, other.what_);

@@ -13,10 +13,10 @@
 
 namespace coeus {
 
-// A ring of work that waits; number n is at n modulo its size.
+// A ring of work that waits; number n, counted from 1, is at n - 1 modulo its size.
 struct Stream::Worker {
-    static constexpr int64_t places = 64;
-    std::array<std::function<void()>, places> ring;
+    Stream& stream;
+    std::array<std::function<void()>, places_> ring;
     std::mutex mutex;
     std::condition_variable changed;
     int64_t given = 0, done = 0;
@@ -24,7 +24,7 @@ struct Stream::Worker {
     std::exception_ptr failure;  // the first; nothing runs after it
     std::thread thread;          // last: it uses the others
 
-    Worker() : thread([this] { loop(); }) {}
+    explicit Worker(Stream& s) : stream(s), thread([this] { loop(); }) {}
     ~Worker() {
         {
             const std::lock_guard lock(mutex);
@@ -36,15 +36,17 @@ struct Stream::Worker {
 
     void loop() {
         std::unique_lock lock(mutex);
+        if (stream.exec_.queue) stream.exec_.queue->enter_thread();
         while (true) {
             changed.wait(lock, [this] { return done < given || ending; });
             if (done == given) return;
-            const auto& work = ring[size_t(done % places)];
+            const auto& work = ring[size_t(done % places_)];
             if (!failure) {
                 lock.unlock();
                 std::exception_ptr thrown;
                 try {
                     work();
+                    stream.work_done(done + 1);
                 } catch (...) {
                     thrown = std::current_exception();
                 }
@@ -58,21 +60,24 @@ struct Stream::Worker {
 };
 
 // Work that nobody has waited for.
-struct Stream::Queue {
-    std::deque<std::function<void()>> waiting;
+struct Stream::Waiting {
+    Stream& stream;
+    std::deque<std::function<void()>> work;
     int64_t given = 0, done = 0;
     std::exception_ptr failure;  // the first; nothing runs after it
 
-    ~Queue() { run_until(given); }
+    explicit Waiting(Stream& s) : stream(s) {}
+    ~Waiting() { run_until(given); }
 
     void run_until(int64_t number) {
         while (done < number) {
-            const std::function<void()> work = std::move(waiting.front());
-            waiting.pop_front();
+            const std::function<void()> next = std::move(work.front());
+            work.pop_front();
             ++done;
             if (failure) continue;
             try {
-                work();
+                next();
+                stream.work_done(done);
             } catch (...) {
                 failure = std::current_exception();
             }
@@ -80,23 +85,30 @@ struct Stream::Queue {
     }
 };
 
-Stream::Stream(Mode mode)
-    : worker_(mode == Mode::threaded ? std::make_unique<Worker>() : nullptr),
-      queue_(mode == Mode::deferred ? std::make_unique<Queue>() : nullptr) {}
+Stream::Stream(Mode mode) : Stream(mode, Exec()) {}
+
+Stream::Stream(Mode mode, const Exec& computation) : beside_(computation.queue.get()) {
+    if (beside_) exec_.run_on(*computation.device);
+    if (mode == Mode::threaded) worker_ = std::make_unique<Worker>(*this);
+    if (mode == Mode::deferred) waiting_ = std::make_unique<Waiting>(*this);
+}
 Stream::~Stream() = default;
 
 Pending Stream::run(std::function<void()> work) {
-    if (queue_) {
-        queue_->waiting.push_back(std::move(work));
-        return {this, ++queue_->given};
+    if (beside_) exec_.queue->wait_for(*beside_, beside_->mark());
+    if (waiting_) {
+        waiting_->work.push_back(std::move(work));
+        return {this, ++waiting_->given};
     }
     if (!worker_) {
         work();
-        return {};
+        if (!beside_) return {};
+        work_done(++given_);
+        return {this, given_};
     }
     std::unique_lock lock(worker_->mutex);
-    worker_->changed.wait(lock, [this] { return worker_->given - worker_->done < Worker::places; });
-    worker_->ring[size_t(worker_->given % Worker::places)] = std::move(work);
+    worker_->changed.wait(lock, [this] { return worker_->given - worker_->done < places_; });
+    worker_->ring[size_t(worker_->given % places_)] = std::move(work);
     ++worker_->given;
     const int64_t number = worker_->given;
     lock.unlock();
@@ -104,15 +116,21 @@ Pending Stream::run(std::function<void()> work) {
     return {this, number};
 }
 
+void Stream::work_done(int64_t number) {
+    if (beside_) done_[size_t(number % places_)] = exec_.queue->mark();
+}
+
 void Stream::join(int64_t number) {
-    if (queue_) {
-        queue_->run_until(number);
-        if (queue_->failure) std::rethrow_exception(queue_->failure);
-        return;
+    if (waiting_) {
+        waiting_->run_until(number);
+        if (waiting_->failure) std::rethrow_exception(waiting_->failure);
     }
-    std::unique_lock lock(worker_->mutex);
-    worker_->changed.wait(lock, [&] { return worker_->done >= number; });
-    if (worker_->failure) std::rethrow_exception(worker_->failure);
+    if (worker_) {
+        std::unique_lock lock(worker_->mutex);
+        worker_->changed.wait(lock, [&] { return worker_->done >= number; });
+        if (worker_->failure) std::rethrow_exception(worker_->failure);
+    }
+    if (beside_) beside_->wait_for(*exec_.queue, done_[size_t(number % places_)]);
 }
 
 Pending::~Pending() {

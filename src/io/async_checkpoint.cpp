@@ -28,6 +28,7 @@ std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>
     for (size_t i = 0; i < tensors.size(); ++i) {
         const Rows share = share_of(tensors[i], i);
         const Tensor from = tensors[i].local;
+        copies[i].device = &host_device();
         copies[i].replica = 0;
         copies[i].replicas = 1;
         if (!from) continue;
@@ -39,7 +40,8 @@ std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>
     return copies;
 }
 
-void copy_rows(Tensor to, Tensor from) {
+void copy_rows(Exec& exec, Tensor to, Tensor from) {
+    if (exec.queue) return exec.queue->copy(to.data, from.data, from.bytes());
     const int64_t row = from.cols() * size_of(from.dtype);
     if (from.dense()) {
         std::memcpy(to.data, from.data, size_t(from.bytes()));
@@ -58,11 +60,12 @@ int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors) {
 }
 
 AsyncCheckpoint::AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks,
-                                 std::vector<CheckpointTensor> tensors)
+                                 std::vector<CheckpointTensor> tensors, const Exec& computation)
     : files_(files),
       ranks_(ranks),
       tensors_(std::move(tensors)),
-      memory_(copied_bytes(tensors_), "copies for checkpoints") {
+      memory_(copied_bytes(tensors_), "copies for checkpoints", computation.device->staging()),
+      stream_(Stream::Mode::threaded, computation) {
     copies_ = lay_out_copies(tensors_, memory_.data());
 }
 
@@ -84,8 +87,10 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
         for (size_t i = 0; i < tensors_.size(); ++i) {
             const Rows share = share_of(tensors_[i], i);
             if (share.count > 0)
-                copy_rows(copies_[i].local, tensors_[i].local.slice_rows(share.first, share.count));
+                copy_rows(stream_.exec(), copies_[i].local,
+                          tensors_[i].local.slice_rows(share.first, share.count));
         }
+        if (stream_.exec().queue) stream_.exec().queue->finish();
     });
     write_beside();
     waited_ += since_begin_.seconds();

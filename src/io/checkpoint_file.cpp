@@ -203,9 +203,9 @@ void CheckpointFile::write(const std::vector<CheckpointTensor>& tensors) {
     for (std::optional<RawFile>& file : data_) file.reset();
     for (size_t i = 0; i < tensors.size(); ++i) {
         sums_[i] = BlockSums(shapes_[i], checksum_block_rows(shapes_[i]));
-        if (const Rows share = share_of(tensors[i], i); share.count > 0)
-            write(i, tensors[i].local.slice_rows(share.first, share.count),
-                  tensors[i].first_row + share.first, tensors[i].first_col);
+        for_each_host_rows(tensors[i], share_of(tensors[i], i), [&](Tensor rows, int64_t first_row) {
+            write(i, rows, first_row, tensors[i].first_col);
+        });
     }
     sync();
 }

@@ -38,6 +38,24 @@ std::optional<Dtype> tensor_type(hdf5::Type type) {
     return std::nullopt;
 }
 
+void for_each_host_rows(const CheckpointTensor& tensor, Rows share,
+                        FunctionRef<void(Tensor rows, int64_t first_row)> each) {
+    if (share.count == 0) return;
+    const Tensor all = tensor.local.slice_rows(share.first, share.count);
+    if (tensor.device->is_host()) return each(all, tensor.first_row + share.first);
+    require(all.dense(), "rows of a device are adjacent");
+    const int64_t row_bytes = all.cols() * size_of(all.dtype);
+    const int64_t step = std::max<int64_t>(1, (int64_t(16) << 20) / std::max<int64_t>(1, row_bytes));
+    OwnedTensor staging(all.dtype, all.slice_rows(0, std::min(step, share.count)).shape, "rows of a device",
+                        tensor.device->staging());
+    for (int64_t first = 0; first < share.count; first += step) {
+        const Tensor there = all.slice_rows(first, std::min(step, share.count - first)),
+                     here(staging.view.data, there.dtype, there.shape);
+        tensor.device->copy(here.data, there.data, there.bytes());
+        each(here, tensor.first_row + share.first + first);
+    }
+}
+
 Rows share_of(const CheckpointTensor& tensor, size_t number) {
     if (!tensor.local) return {0, 0};
     const int64_t rows = tensor.local.rows();
@@ -60,6 +78,7 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
             for (const Param& param : storage->params()) {
                 CheckpointTensor& tensor = all.emplace_back();
                 tensor.path = group + param.name;
+                tensor.device = &parameters.device();
                 tensor.shape = param.shape;
                 const Tensor rows = storage->*member;
                 if (!rows) {  // another pipeline rank's

@@ -2,6 +2,7 @@
 // What writing and reading of checkpoints share: names in the file, and who does which rows.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
@@ -39,6 +40,11 @@ struct Rows {
 /// What this replica writes, and checks when reading: a share of the rows of a large array, a small one as a
 /// whole in turn.
 Rows share_of(const CheckpointTensor& tensor, size_t number);
+
+/// Calls each(rows, first row in the array) for a share of a tensor's rows, which are on the host: all at
+/// once, or of a device a few at a time.
+void for_each_host_rows(const CheckpointTensor& tensor, Rows share,
+                        FunctionRef<void(Tensor rows, int64_t first_row)> each);
 
 /// Rows handled at a time, so that checksum, conversion and transfer find them in the cache.
 inline int64_t rows_at_a_time(int64_t row_bytes) {

@@ -201,7 +201,7 @@ constexpr int64_t prefetched_bytes = int64_t(64) << 20;
 struct Reader {
     const CheckpointContents& contents;
     std::vector<std::optional<RawFile>> files = std::vector<std::optional<RawFile>>(contents.files.size());
-    std::vector<std::byte> staging = {};
+    std::vector<std::byte> staging = {}, landing = {};
 
     const RawFile& file_of(const CheckpointContents::Array& array) {
         std::optional<RawFile>& file = files[size_t(array.file)];
@@ -236,7 +236,8 @@ struct Reader {
         const int64_t step = rows_at_a_time(cols * bytes);
         for (int64_t first = 0; first < tensor.local.rows(); first += step) {
             const int64_t count = std::min(step, tensor.local.rows() - first);
-            const Tensor rows = tensor.local.slice_rows(first, count);
+            const Tensor there = tensor.local.slice_rows(first, count);
+            const Tensor rows = tensor.device->is_host() ? there : landing_for(there);
             const bool in_place = rows.dense() && rows.dtype == array.type;
             if (!in_place) staging.resize(size_t(count * cols * bytes));
             std::byte* const stored = in_place ? static_cast<std::byte*>(rows.data) : staging.data();
@@ -249,7 +250,15 @@ struct Reader {
             for (int64_t r = 0; r < count && !in_place; ++r)
                 convert_elements(rows.slice_rows(r, 1).data, rows.dtype, stored + r * cols * bytes,
                                  array.type, cols);
+            if (rows.data != there.data) tensor.device->copy(there.data, rows.data, rows.bytes());
         }
+    }
+
+    /// Where rows of a device are on the host.
+    Tensor landing_for(Tensor rows) {
+        require(rows.dense(), "rows of a device are adjacent");
+        landing.resize(size_t(rows.bytes()));
+        return Tensor(landing.data(), rows.dtype, rows.shape);
     }
 };
 

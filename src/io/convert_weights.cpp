@@ -168,9 +168,9 @@ void write_hub(HubWriter& writer, const ArraySource& source, const Communicator&
 void write_hub(HubWriter& writer, const std::vector<CheckpointTensor>& tensors, const Communicator& ranks) {
     together(ranks, [&] {
         for (size_t i = 0; i < tensors.size(); ++i)
-            if (const Rows share = share_of(tensors[i], i); share.count > 0)
-                writer.write(i, tensors[i].local.slice_rows(share.first, share.count),
-                             tensors[i].first_row + share.first, tensors[i].first_col);
+            for_each_host_rows(tensors[i], share_of(tensors[i], i), [&](Tensor rows, int64_t first_row) {
+                writer.write(i, rows, first_row, tensors[i].first_col);
+            });
     });
     writer.publish();
 }

@@ -46,11 +46,12 @@ void DividedExchange::to_ranks(Ctx& c, Tensor ranks, Tensor sequences, const Att
     });
 }
 
-std::unique_ptr<KvExchange> make_kv_exchange(const ContextParallel& options, const Communicator& cp) {
+std::unique_ptr<KvExchange> make_kv_exchange(const ContextParallel& options, const Communicator& cp,
+                                             Exec& exec) {
     if (cp.size() == 1) return std::make_unique<LocalExchange>();
     switch (options.exchange) {
         case ContextExchange::all_gather: return std::make_unique<AllGatherExchange>(cp, options.balancing);
-        case ContextExchange::ring: return std::make_unique<RingExchange>(cp, options.balancing);
+        case ContextExchange::ring: return std::make_unique<RingExchange>(cp, options.balancing, exec);
         case ContextExchange::heads: return std::make_unique<HeadsExchange>(cp, options.balancing);
     }
     throw LogicError("unknown exchange of keys and values");

@@ -7,7 +7,8 @@
 
 namespace coeus {
 
-Frame::Frame(int64_t bytes, size_t entries, size_t owed) : memory_(bytes, "activations") {
+Frame::Frame(int64_t bytes, size_t entries, size_t owed, const Memory& memory)
+    : memory_(bytes, "activations", memory) {
     kept_.reserve(entries);
     owed_.reserve(owed);
 }

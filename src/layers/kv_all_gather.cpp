@@ -13,7 +13,7 @@ Tensor AllGatherExchange::gather(Ctx& c, Tensor own, const AttentionTensors& t) 
     c.k.cast(c.exec, mine, own);
     {
         const ObservedExchange noted(c.exec, "gather_keys", ranks);
-        cp_.all_gather(ranks, mine);
+        cp_.all_gather(c.exec, ranks, mine);
     }
     to_sequences(c, all, ranks, t);
     return all;
@@ -28,7 +28,7 @@ void AllGatherExchange::scatter(Ctx& c, Tensor own, Tensor gradients, const Atte
     to_ranks(c, ranks, gradients, t);
     {
         const ObservedExchange noted(c.exec, "scatter_keys", ranks);
-        cp_.reduce_scatter(mine, ranks);
+        cp_.reduce_scatter(c.exec, mine, ranks);
     }
     c.k.cast(c.exec, own, mine);
 }

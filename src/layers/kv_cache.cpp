@@ -9,8 +9,8 @@ KvCache::KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t wid
       keys_(nullptr, dtype, {layers * sequences * context, width}),
       values_(keys_) {}
 
-void KvCache::allocate() {
-    memory_ = Buffer(bytes(), "cache of keys and values");
+void KvCache::allocate(const Memory& memory) {
+    memory_ = Buffer(bytes(), "cache of keys and values", memory);
     keys_.data = memory_.data();
     values_.data = memory_.data() + keys_.bytes();
 }

@@ -32,7 +32,7 @@ Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
     }
     {
         const ObservedExchange noted(c.exec, "tokens_to_heads", sent);
-        cp_.all_to_all(received, sent);
+        cp_.all_to_all(c.exec, received, sent);
     }
     to_sequences(c, all, received, t);
     return all;
@@ -47,7 +47,7 @@ void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Ten
     to_ranks(c, sent, all, t);
     {
         const ObservedExchange noted(c.exec, "heads_to_tokens", sent);
-        cp_.all_to_all(received, sent);
+        cp_.all_to_all(c.exec, received, sent);
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
         int64_t first = 0;

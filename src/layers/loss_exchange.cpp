@@ -18,10 +18,10 @@ public:
         if (c.tp.size() == 1) return;
         {
             const ObservedExchange noted(c.exec, "gather_log_sums", parts);
-            c.tp.all_gather(parts.reshape({parts.count()}), own);
+            c.tp.all_gather(c.exec, parts.reshape({parts.count()}), own);
         }
         const ObservedExchange noted(c.exec, "sum_label_logits", at_label);
-        c.tp.all_reduce(at_label);
+        c.tp.all_reduce(c.exec, at_label);
     }
 };
 
@@ -38,7 +38,7 @@ public:
         c.k.cast(c.exec, own.slice_cols(0, logits.cols()), logits);
         {
             const ObservedExchange noted(c.exec, "gather_logits", all);
-            c.tp.all_gather(all, own);
+            c.tp.all_gather(c.exec, all, own);
         }
         c.k.zero(c.exec, at_label);
         for (int rank = 0; rank < ranks; ++rank) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace coeus {
 
@@ -38,6 +39,13 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta,
             set_element(table_, p * head_dim + 2 * j + 1, std::sin(angle));
         }
     }
+}
+
+void RopeTable::move_to(const Device& device) {
+    if (device.is_host()) return;
+    OwnedTensor there(table_.view.dtype, table_.view.shape, "RoPE table", device.memory());
+    device.copy(there.view.data, table_.view.data, there.view.bytes());
+    table_ = std::move(there);
 }
 
 }  // namespace coeus

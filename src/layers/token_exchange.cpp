@@ -51,7 +51,7 @@ public:
         of.received = received;
         of.pending = stream_.run([this, step] {
             const Step& now = steps_[size_t(step)];
-            tp_.send_receive(now.sent, after(step), now.received, before(step));
+            tp_.send_receive(stream_.exec(), now.sent, after(step), now.received, before(step));
         });
     }
     void wait(Ctx& c, int step, const char* what) {

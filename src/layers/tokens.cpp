@@ -7,7 +7,7 @@ Tensor gather_tokens(Ctx& c, Tensor x) {
     if (c.tp.size() == 1) return x;
     const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
     const ObservedExchange noted(c.exec, "gather_tokens", all);
-    c.tp.all_gather(all, x);
+    c.tp.all_gather(c.exec, all, x);
     return all;
 }
 
@@ -19,7 +19,7 @@ Tensor parts_of(Ctx& c, Tensor y) {
 void scatter_tokens(Ctx& c, Tensor y, Tensor parts) {
     if (c.tp.size() == 1) return;
     const ObservedExchange noted(c.exec, "scatter_tokens", parts);
-    c.tp.reduce_scatter(y, parts);
+    c.tp.reduce_scatter(c.exec, y, parts);
 }
 
 }  // namespace coeus

@@ -123,4 +123,9 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     if (heads) head_ = std::make_unique<LossHead>(std::move(norm), output);
 }
 
+void Decoder::allocate(bool with_optimizer, const Device& device) {
+    parameters_.allocate(with_optimizer, device);
+    rope_.move_to(device);
+}
+
 }  // namespace coeus

@@ -7,15 +7,16 @@
 
 namespace coeus {
 
-void Adam::begin_step(StepScalars& scalars, uint64_t step, double learning_rate, int64_t valid_tokens) const {
+StepScalars Adam::begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const {
     require(step > 0, "steps count from 1");
     require(valid_tokens > 0, "a step without valid tokens has no mean loss");
-    scalars = StepScalars{};
+    StepScalars scalars;
     scalars.step = step;
     scalars.learning_rate = learning_rate;
     scalars.bias_correction1 = 1 - std::pow(options_.beta1, double(step));
     scalars.bias_correction2 = 1 - std::pow(options_.beta2, double(step));
     scalars.loss_scale = 1 / double(valid_tokens);
+    return scalars;
 }
 
 void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters,
@@ -26,7 +27,7 @@ void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& pa
         if (storage.trainable() && !counted_elsewhere)
             kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
     }
-    scalars.squared_norm = owners.all_reduce(scalars.squared_norm);
+    owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
     kernels.finish_norm(exec, scalars, max_norm);
 }
 

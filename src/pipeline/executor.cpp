@@ -34,13 +34,14 @@ Executor::Executor(const Timetable& table, int rank, std::vector<Stage> stages, 
 }
 
 void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends) {
+    const Memory& place = exec_.device->memory();
     frames_.reserve(size_t(training_.frames));
     for (int i = 0; i < training_.frames; ++i)
-        frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed);
+        frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed, place);
     outputs_.resize(frames_.size());
-    slots_ = Buffer(memory.slots, "flows between stages");
-    messages_ =
-        std::make_unique<PointToPoint>(pipeline, std::max(training_.messages, validation_.messages), sends);
+    slots_ = Buffer(memory.slots, "flows between stages", place);
+    messages_ = std::make_unique<PointToPoint>(pipeline, std::max(training_.messages, validation_.messages),
+                                               sends, exec_);
 }
 
 int64_t Executor::bytes_of_frame(const ExecutorMemory& memory, int number) const {

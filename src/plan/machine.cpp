@@ -78,12 +78,14 @@ double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std
 }
 
 double copy_bandwidth(Exec& exec, const Kernels& kernels) {
-    const OwnedTensor from(Dtype::f32, {int64_t(16) << 20}, "memory probe"),
-        to(Dtype::f32, {int64_t(16) << 20}, "memory probe");
+    const Memory& memory = exec.device->memory();
+    const OwnedTensor from(Dtype::f32, {int64_t(16) << 20}, "memory probe", memory),
+        to(Dtype::f32, {int64_t(16) << 20}, "memory probe", memory);
     double best = 0;
     for (int i = 0; i < 5; ++i) {
         const Timer one;
         kernels.cast(exec, to, from);
+        if (exec.queue) exec.queue->finish();
         best = std::max(best, double(from.view.bytes() + to.view.bytes()) / one.seconds());
     }
     return best;

@@ -93,8 +93,10 @@ std::string MemoryPlan::text(int64_t limit_bytes) const {
     std::string lines = "memory plan per rank:";
     for (const auto& [what, bytes] : terms())
         lines += fmt::format("\n  {:<28} {:>11}", what, bytes_text(double(bytes)));
-    return lines + fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
-                               bytes_text(double(limit_bytes)));
+    lines += fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
+                         bytes_text(double(limit_bytes)));
+    if (on_host > 0) lines += fmt::format("\n  {:<28} {:>11}", "on the host", bytes_text(double(on_host)));
+    return lines;
 }
 
 namespace {
@@ -115,7 +117,7 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
 
 MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
                          const BatchShape& validation, int threads, const Mesh& mesh,
-                         const ExchangeOptions& exchanges) {
+                         const ExchangeOptions& exchanges, Backend backend) {
     refuse_absurd(decoder.config(), training);
     refuse_absurd(decoder.config(), validation);
     MemoryPlan plan;
@@ -124,12 +126,13 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
         return Tensor(nullptr, decoder.parameters().types().compute,
                       {shape.count() / mesh.size(cp | tp), decoder.config().dim});
     };
+    Exec computation;
     Stream stream(Stream::Mode::eager);
-    const Exchanges through(exchanges, mesh, stream);
+    const Exchanges through(exchanges, mesh, computation, stream);
     const auto pass = [&](const BatchShape& shape, int64_t& most, const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec,        dry_kernels(), frame,           temp,        batch, scalars,
+            return {exec,        dry_kernels_of(backend), frame,           temp,        batch, scalars,
                     *through.kv, through.tp,    *through.tokens, through.loss};
         };
         const Measured m = measure(threads, context, run);
@@ -182,6 +185,11 @@ int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const 
     return (loader + evaluator + parts) * size_of(Dtype::i32);
 }
 
+int64_t gpu_token_id_bytes(const BatchShape& training, const BatchShape& validation, int context_ranks) {
+    const int64_t whole = training.count() + validation.count();
+    return (3 * whole / context_ranks + whole) * size_of(Dtype::i32);
+}
+
 int64_t library_bytes(Dtype compute, int ranks) {
     // measured with oneDNN 2.6, OpenBLAS 0.3.21 and Open MPI 4.1; a rank exchanges data with few of many
     // others
@@ -191,7 +199,7 @@ int64_t library_bytes(Dtype compute, int ranks) {
     return products + peers * (768 << 10);
 }
 
-MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads) {
+MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads, Backend backend) {
     MemoryPlan plan;
     const Stage stage(decoder);
     const Dtype types = decoder.parameters().types().accumulate();
@@ -202,7 +210,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
         const Batch batch = planned_batch(shape, 1);
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec, dry_kernels(), frame, temp, batch, scalars, exchange};
+            return {exec, dry_kernels_of(backend), frame, temp, batch, scalars, exchange};
         };
         const Measured m = measure(threads, context, [&](Ctx& c) {
             const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});

@@ -36,7 +36,7 @@ public:
     }
 
     int64_t bytes() const { return bytes_; }
-    void allocate(const std::string& what) { buffer_ = Buffer(bytes_, what); }
+    void allocate(const std::string& what, const Memory& memory) { buffer_ = Buffer(bytes_, what, memory); }
 
     // The gathered buffer of one storage, [ranks * rows_per_shard, cols].
     Tensor of(size_t unit, size_t storage) const {
@@ -140,11 +140,11 @@ void Gathered::allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& co
     ranks_.emplace(ranks);
     kernels_ = &kernels;
     compute_ = &compute;
-    gather_stream_ = std::make_unique<Stream>(streams);
-    reduce_stream_ = std::make_unique<Stream>(streams);
+    gather_stream_ = std::make_unique<Stream>(streams, compute);
+    reduce_stream_ = std::make_unique<Stream>(streams, compute);
     if (!is_sharded()) return;
-    weights_->allocate("gathered weights");
-    gradients_->allocate("gradients before their reduction");
+    weights_->allocate("gathered weights", compute.device->memory());
+    gradients_->allocate("gradients before their reduction", compute.device->memory());
     for (size_t u = 0; u < parameters_.units().size(); ++u) {
         const Unit& unit = parameters_.units()[u];
         for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
@@ -163,8 +163,8 @@ void Gathered::gather(size_t u) {
         const int64_t share = all.count() / ranks_->gather.size(), count = storage.shard_shape().count();
         const Tensor own = all.slice_rows(ranks_->gather.rank() * share, share);
         if (count > 0)
-            kernels_->cast(gather_exec_, own.slice_rows(0, count), storage.master.reshape({count}));
-        ranks_->gather.all_gather(all, own);
+            kernels_->cast(gather_stream_->exec(), own.slice_rows(0, count), storage.master.reshape({count}));
+        ranks_->gather.all_gather(gather_stream_->exec(), all, own);
     }
 }
 
@@ -176,14 +176,14 @@ void Gathered::scatter(size_t u) {
         const Tensor all = gradients_->of(u, i);
         const int64_t share = all.count() / ranks_->reduce.size(), count = storage.shard_shape().count();
         const Tensor own = all.slice_rows(ranks_->reduce.rank() * share, share);
-        ranks_->reduce.reduce_scatter(own, all);
+        ranks_->reduce.reduce_scatter(reduce_stream_->exec(), own, all);
         if (count > 0)
-            kernels_->add(reduce_exec_, storage.gradient.reshape({count}), own.slice_rows(0, count));
+            kernels_->add(reduce_stream_->exec(), storage.gradient.reshape({count}), own.slice_rows(0, count));
     }
 }
 
 void Gathered::sum_over_replicas(size_t unit) {
-    for (const Tensor& gradients : parameters_.gradients_of(unit)) ranks_->replicas.all_reduce(gradients);
+    for (const Tensor& gradients : parameters_.gradients_of(unit)) ranks_->replicas.all_reduce(reduce_stream_->exec(), gradients);
 }
 
 void Gathered::prefetch(size_t unit) {

@@ -2,7 +2,6 @@
 #include "coeus/state/parameters.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 namespace coeus {
@@ -70,21 +69,23 @@ Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     return b;
 }
 
-void Parameters::allocate(bool with_optimizer) {
+void Parameters::allocate(bool with_optimizer, const Device& device) {
     const Bytes b = bytes(with_optimizer);
-    master_ = Buffer(b.master, "weights");
+    const Memory& memory = device.memory();
+    device_ = &device;
+    master_ = Buffer(b.master, "weights", memory);
     lay_out(storages_, &Storage::master, master_, types_.master);
-    if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type");
+    if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type", memory);
     if (!is_sharded()) lay_out(storages_, &Storage::w, b.compute > 0 ? compute_ : master_, types_.compute);
     if (!with_optimizer) return;
     const Dtype acc = types_.accumulate();
-    gradient_ = Buffer(b.gradients, "gradients");
+    gradient_ = Buffer(b.gradients, "gradients", memory);
     partial_count_ = lay_out(storages_, &Storage::gradient, gradient_, acc) / size_of(acc);
     if (!is_sharded()) lay_out(storages_, &Storage::g, gradient_, acc);
     gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
-    moment1_ = Buffer(b.moments / 2, "first moments");
+    moment1_ = Buffer(b.moments / 2, "first moments", memory);
     lay_out(storages_, &Storage::exp_avg, moment1_, types_.master);
-    moment2_ = Buffer(b.moments / 2, "second moments");
+    moment2_ = Buffer(b.moments / 2, "second moments", memory);
     lay_out(storages_, &Storage::exp_avg_sq, moment2_, types_.master);
 }
 
@@ -105,32 +106,55 @@ std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
     return parts;
 }
 
+namespace {
+
+// Elements of a dense piece from `begin` on, by several threads; they are on the host.
+void fill(Tensor values, int64_t begin, const Storage::Piece& piece, const Param& param,
+          const RandomStream& stream, int threads) {
+    const int64_t cols = std::max<int64_t>(1, piece.rows.cols());
+    const auto fill_some = [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+            const int64_t row = piece.first_row + (begin + i) / cols,
+                          col = piece.first_col + (begin + i) % cols;
+            set_element(values, i, param.init.value(stream, uint64_t(row * param.shape.cols() + col)));
+        }
+    };
+    std::vector<std::jthread> workers;
+    const int64_t share = std::max<int64_t>(1, div_ceil(values.count(), threads));
+    for (int64_t first = share; first < values.count(); first += share)
+        workers.emplace_back(fill_some, first, std::min(first + share, values.count()));
+    fill_some(0, std::min(share, values.count()));
+}
+
+}  // namespace
+
 void Parameters::initialise(uint64_t seed, int threads) {
+    constexpr int64_t most = int64_t(8) << 20;  // elements on the way to a device
+    OwnedTensor staging;
     for (const Storage& storage : storages_) {
         for (const Param& param : storage.params()) {
             const Storage::Piece piece = storage.owned(param, storage.master);
-            const Tensor values = piece.rows;
-            const int64_t cols = std::max<int64_t>(1, values.cols());
             const RandomStream stream(seed, param.name);
-            const auto fill = [&](int64_t first, int64_t last) {
-                for (int64_t i = first; i < last; ++i) {
-                    const int64_t row = piece.first_row + i / cols, col = piece.first_col + i % cols;
-                    set_element(values, i,
-                                param.init.value(stream, uint64_t(row * param.shape.cols() + col)));
-                }
-            };
-            std::vector<std::jthread> workers;
-            const int64_t share = std::max<int64_t>(1, div_ceil(values.count(), threads));
-            for (int64_t first = share; first < values.count(); first += share)
-                workers.emplace_back(fill, first, std::min(first + share, values.count()));
-            fill(0, std::min(share, values.count()));
+            const Tensor all = piece.rows.reshape({piece.rows.count()});
+            if (device_->is_host()) {
+                fill(all, 0, piece, param, stream, threads);
+                continue;
+            }
+            if (!staging.view) staging = OwnedTensor(types_.master, {most}, "initial weights");
+            for (int64_t first = 0; first < all.count(); first += most) {
+                const Tensor some = staging.view.slice_rows(0, std::min(most, all.count() - first));
+                fill(some, first, piece, param, stream, threads);
+                device_->copy(all.slice_rows(first, some.count()).data, some.data, some.bytes());
+            }
         }
     }
 }
 
-void Parameters::clear_moments() {
+void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
     for (const Buffer* moments : {&moment1_, &moment2_})
-        if (moments->bytes() > 0) std::memset(moments->data(), 0, size_t(moments->bytes()));
+        if (moments->bytes() > 0)
+            kernels.zero(exec, Tensor(moments->data(), types_.master,
+                                      {moments->bytes() / size_of(types_.master)}));
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {

@@ -78,7 +78,7 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
     return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
         return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
-                             options.exchanges);
+                             options.exchanges, options.backend);
     });
 }
 
@@ -107,7 +107,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     exec_.threads = options.threads;
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
-                          mesh, options.exchanges);
+                          mesh, options.exchanges, options.backend);
     plan_.gathered = gathered_.bytes();
     plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
     for (const Communicator* ranks : summing(mesh, options.exchanges))
@@ -116,21 +116,36 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
         plan_.copies = (plan_.state.master + plan_.state.moments) / mesh.size(dp_replicate);
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
     if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
+    if (options.backend == Backend::cuda) plan_for_gpu(options);
 }
 
-void Engine::allocate(const Mesh& mesh) {
+// What the CPU holds for a GPU is in the host's memory; token ids are on both.
+void Engine::plan_for_gpu(const EngineOptions& options) {
+    plan_.on_host = plan_.reduction + plan_.copies + plan_.batches;
+    plan_.reduction = plan_.copies = plan_.libraries = 0;
+    plan_.batches = gpu_token_id_bytes(options.training, options.validation, options.mesh.cp);
+}
+
+void Engine::allocate(const Mesh& mesh, const Device& device) {
+    require(device.backend() == options_.backend, "an engine was planned for another backend");
     mesh_ = &mesh;
-    decoder_.parameters().allocate(true);
+    exec_.run_on(device);
+    kernels_ = &kernels_of(options_.backend);
+    const Memory& memory = device.memory();
+    decoder_.allocate(true, device);
+    step_.emplace(device);
+    validation_.emplace(device);
     gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, options_.streams, exec_,
-                       kernels_);
-    exec_.workspace = Arena(plan_.workspace, "kernel workspace");
+                       *kernels_);
+    exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
     executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
-    temp_ = Arena(plan_.temporaries, "temporaries");
-    layer_stream_.emplace(options_.streams);
-    exchanges_.emplace(options_.exchanges, mesh, *layer_stream_);
+    temp_ = Arena(plan_.temporaries, "temporaries", memory);
+    layer_stream_.emplace(options_.streams, exec_);
+    exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
     const auto part_of = [&](const BatchShape& shape) {
         return BatchPart(shape, part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
-                                                 options_.exchanges.context.balancing));
+                                                 options_.exchanges.context.balancing),
+                         device);
     };
     training_part_ = part_of(options_.training);
     if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation);
@@ -162,7 +177,7 @@ MemoryPlan Engine::used() const {
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars) {
-    return {exec_,           kernels_,       frame,
+    return {exec_,           *kernels_,      frame,
             temp_,           batch,          scalars,
             *exchanges_->kv, exchanges_->tp, *exchanges_->tokens,
             exchanges_->loss};
@@ -175,38 +190,39 @@ Tensor Engine::flow_of(const Batch& batch) const {
 }
 
 void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
-    adam_.begin_step(step_.scalars(), uint64_t(step), learning_rate, valid_tokens);
-    kernels_.zero(exec_, decoder_.parameters().gradients());
+    step_->write(exec_, adam_.begin_step(uint64_t(step), learning_rate, valid_tokens));
+    kernels_->zero(exec_, decoder_.parameters().gradients());
     local_batches_left_ = options_.accumulation;
 }
 
 void Engine::forward_backward(const LocalBatch& local) {
     require(local_batches_left_ > 0, "a step has more local batches than were announced");
     const bool last = --local_batches_left_ == 0;
-    const Batch part = training_part_.of(local);
+    const Batch part = training_part_.of(exec_, local);
     const BatchShape shape = micro_batch_of(options_);
     for (size_t m = 0; m < micro_batches_.size(); ++m)
         micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
     executor_.forward_backward(flow_of(micro_batches_[0]), last, [this](int m, Frame& frame) {
-        return context(micro_batches_[size_t(m)], frame, step_.scalars());
+        return context(micro_batches_[size_t(m)], frame, step_->scalars());
     });
 }
 
 void Engine::sum_gradients() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, "reduce_gradients");
-    (*mesh_)[tp].all_reduce(decoder_.parameters().partial_gradients());
-    if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(table->gradient);
+    (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
+    if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(exec_, table->gradient);
 }
 
 bool Engine::update() {
     sum_gradients();
-    step_.scalars().loss = (*mesh_)[loss_axes].all_reduce(step_.scalars().loss);
-    adam_.measure_norm(exec_, kernels_, decoder_.parameters(), step_.scalars(), options_.max_norm,
+    StepScalars& scalars = step_->scalars();
+    (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
+    adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), scalars, options_.max_norm,
                        (*mesh_)[owner_axes]);
-    adam_.update(exec_, kernels_, decoder_.parameters(), step_.scalars());
+    adam_.update(exec_, *kernels_, decoder_.parameters(), scalars);
     gathered_.forget_weights();
-    return step_.scalars().finite != 0;
+    return step_->read(exec_).finite != 0;
 }
 
 void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
@@ -252,12 +268,12 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
 }
 
 double Engine::evaluate(const LocalBatch& local) {
-    micro_batches_[0] = validation_part_.of(local);
-    validation_.scalars() = StepScalars{};
+    micro_batches_[0] = validation_part_.of(exec_, local);
+    validation_->write(exec_, StepScalars{});
     executor_.evaluate(flow_of(micro_batches_[0]), [this](int, Frame& frame) {
-        return context(micro_batches_[0], frame, validation_.scalars());
+        return context(micro_batches_[0], frame, validation_->scalars());
     });
-    return validation_.scalars().loss;
+    return validation_->read(exec_).loss;
 }
 
 }  // namespace coeus

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/setup.hpp"
 
+#include "coeus/train/device_setup.hpp"
+
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
@@ -88,6 +90,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
     options.streams = Stream::Mode::threaded;
+    options.backend = backend_from_deck(config);
     options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;

@@ -53,6 +53,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       folder_(config_, mesh_.world()),
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
                         mpi.local_ranks_with(cpu_binding()))),
+      device_(config_, mesh_.world(), mpi.local_rank(), mpi.local_size()),
       model_(model_from_deck(config_)),
       engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
@@ -60,7 +61,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world(),
                   config_.checkpoint.files) {
     apply(cpu_);
-    const int64_t limit = memory_limit_bytes() / mpi.local_size();
+    const int64_t limit = device_.device().memory_bytes() / device_.sharing();
     global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
     if (first_rank()) {
         log::info("Job: {}", config_.job.description);
@@ -69,6 +70,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         log::info("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(), cpu_vector_level(),
                   MpiRuntime::library_version(), cpu_.threads, cpu_.threads == 1 ? "thread" : "threads",
                   cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
+        if (!device_.text().empty())
+            log::info("{}{}", device_.device().is_host() ? "Computing on the CPU: " : "Computing on ",
+                      device_.text());
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
             log::info("{}", line);
         log::info("{}", data_.summary());
@@ -84,14 +88,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
-    engine_.allocate(mesh_);
-    // all ranks measure together, as they compute together; rank 0 alone keeps what was best
-    peak_flops_ = mesh_.world().all_reduce(
-        cpu_peak_flops(
-            engine_.exec(), cpu_kernels(), compute_dtype(config_),
-            fmt::format("{}, {} ranks, {}, {}", cpu_name(), mpi.local_size(), version(), build_description()),
-            first_rank() ? default_peak_cache() : ""),
-        Reduce::max);
+    engine_.allocate(mesh_, device_.device());
+    peak_flops_ = measure_peak(mpi.local_size());
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
     const bool goes_on = load();
     on_first_rank(mesh_.world(), [&] {
@@ -102,12 +100,27 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         folder_.write_deck(config_);
     });
     if (config_.checkpoint.create_seed_checkpoint) return;  // there will be nothing to measure
-    if (saves_beside(config_)) beside_.emplace(checkpoint_, mesh_.world(), full_state());
+    if (saves_beside(config_)) beside_.emplace(checkpoint_, mesh_.world(), full_state(), engine_.exec());
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     on_first_rank(mesh_.world(), [&] { metrics_.emplace(folder_.metrics_file(), step_); });
     together(mesh_.world(), [&] {
         if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
     });
+}
+
+// FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute
+// together; rank 0 alone keeps what was best.
+std::optional<double> Trainer::measure_peak(int local_size) {
+    if (const Device& device = device_.device(); !device.is_host()) {
+        const std::optional<double> peak = gpu_peak_flops(device.name());
+        return peak ? std::optional(*peak / device_.sharing()) : std::nullopt;
+    }
+    return mesh_.world().all_reduce(
+        cpu_peak_flops(
+            engine_.exec(), cpu_kernels(), compute_dtype(config_),
+            fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
+            first_rank() ? default_peak_cache() : ""),
+        Reduce::max);
 }
 
 // Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
@@ -150,7 +163,7 @@ bool Trainer::load() {
                                   excludes(excluded, "optimizer") ? weights() : full_state(), mesh_.world())};
     }
     if (loaded) {
-        if (excludes(excluded, "optimizer")) parameters.clear_moments();
+        if (excludes(excluded, "optimizer")) parameters.clear_moments(engine_.exec(), engine_.kernels());
         resume(*loaded, excluded);
     } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_);
                !source.empty()) {
@@ -159,7 +172,7 @@ bool Trainer::load() {
         parameters.initialise(uint64_t(config_.debug.seed), cpu_.threads);
         if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
     }
-    parameters.refresh_compute(engine_.exec(), cpu_kernels());
+    parameters.refresh_compute(engine_.exec(), engine_.kernels());
     std::error_code absent;
     return loaded && std::filesystem::equivalent(std::filesystem::absolute(loaded->path).parent_path(),
                                                  checkpoint_.folder(), absent);
@@ -264,7 +277,7 @@ bool Trainer::snapshot_due() const {
 void Trainer::report_profile() {
     // all ranks measure together, as they computed together; each writes its own table into its own log
     mesh_.world().barrier();
-    const double bandwidth = copy_bandwidth(engine_.exec(), cpu_kernels());
+    const double bandwidth = copy_bandwidth(engine_.exec(), engine_.kernels());
     log::info("Profile of rank {}: {}", mesh_.world().rank(),
               profile_->table({.flops_per_second = peak_flops_.value_or(0), .bytes_per_second = bandwidth}));
 }
@@ -318,8 +331,9 @@ void Trainer::report(const StepBatch& batch) {
     m.lr = scalars.learning_rate;
     m.tokens_seen = tokens_seen_;
     m.epoch = double(sample_) / double(data_.training().num_windows());
-    m.memory_gib = double(peak_resident_bytes()) / gib;
-    m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
+    const Device& device = device_.device();
+    m.memory_gib = double(device.peak_bytes()) / gib;
+    m.memory_percent = 100 * double(device.peak_bytes()) / double(device.memory_bytes());
     m.resident_gib = double(resident_bytes()) / gib;
     // a data rank's tokens are the work of all ranks that divide its model and its sequences
     const double tokens = double(batch.num_samples * batch.seq_len) / mesh_.size(pp | cp | tp);
@@ -334,8 +348,9 @@ void Trainer::validate() {
     if (!evaluator_ || !due) return;
     ValidationMetrics m = evaluator_->run(engine_);
     m.step = step_;
-    m.memory_gib = double(peak_resident_bytes()) / gib;
-    m.memory_percent = 100 * double(peak_resident_bytes()) / double(memory_limit_bytes());
+    const Device& device = device_.device();
+    m.memory_gib = double(device.peak_bytes()) / gib;
+    m.memory_percent = 100 * double(device.peak_bytes()) / double(device.memory_bytes());
     log::info("{}", console_line(m, log::colored()));
     if (metrics_) metrics_->write(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));

@@ -234,6 +234,10 @@ void set_seed(uint64_t seed) {
     draw.seed(seed);
 }
 
+uint64_t random_number() {
+    return draw();
+}
+
 void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::function<void()>& body) {
     if (block_size.y != 1 || block_size.z != 1)
         throw std::runtime_error("emulation: blocks are rows of threads");

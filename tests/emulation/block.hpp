@@ -28,6 +28,8 @@ const Thread& thread();
 
 /// The order of threads from now on.
 void set_seed(uint64_t seed);
+/// From it, for other orders.
+uint64_t random_number();
 
 /// Runs `body` as every thread of the grid. Throws std::runtime_error where threads wait for each other in
 /// vain, naming one of them and what it waits for.

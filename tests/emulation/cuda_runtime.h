@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stand-in of CUDA's header, for tests: with it the host's compiler builds the sources of the kernels, and
-// launches run on the emulated blocks of block.hpp. Device memory is host memory, streams do all work at
-// once.
+// launches run on the emulated blocks of block.hpp, when the streams of runtime.hpp come to them.
 #pragma once
 
 #include "emulation/block.hpp"
+#include "emulation/runtime.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -42,11 +42,45 @@ struct dim3 : coeus::emulation::Index {
         : Index{columns, rows, layers} {}
 };
 
-using cudaStream_t = struct coeus_emulated_stream*;
-enum cudaError_t { cudaSuccess = 0 };
-inline const char* cudaGetErrorString(cudaError_t) {
-    return "no error";
+using cudaStream_t = coeus_emulated_stream*;
+using cudaEvent_t = coeus_emulated_event*;
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+struct cudaDeviceProp {
+    const char* name;
+    int pciDomainID, pciBusID, pciDeviceID;
+};
+inline const char* cudaGetErrorString(cudaError_t status) {
+    return status == cudaSuccess                 ? "no error"
+           : status == cudaErrorMemoryAllocation ? "out of memory"
+                                                 : "no CUDA-capable device is detected";
 }
+inline cudaError_t cudaGetLastError() {
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemset(void* to, int value, size_t bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
@@ -58,19 +92,16 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
     const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-    coeus::emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                               [&] { std::apply(kernel, copies); });
+    coeus::emulation::give(config->stream, [kernel, copies, config = *config] {
+        coeus::emulation::run_grid(config.gridDim, config.blockDim, config.dynamicSmemBytes,
+                                   [&] { std::apply(kernel, copies); });
+    });
     return cudaSuccess;
 }
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int) {
-    return cudaSuccess;
-}
-
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
-    std::memset(to, value, bytes);
     return cudaSuccess;
 }
 

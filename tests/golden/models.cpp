@@ -140,7 +140,7 @@ constexpr double base_rate = 8e-4, max_norm = 1;
 void measure_step(Case& c, const Adam& adam, int64_t step, double learning_rate) {
     TestModel& model = c.model();
     TestBatch batch = c.batch(step - 1);
-    adam.begin_step(model.scalars, uint64_t(step), learning_rate, batch.valid_labels());
+    model.scalars = adam.begin_step(uint64_t(step), learning_rate, batch.valid_labels());
     model.zero_gradients();
     model.forward_backward(batch);
     adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, max_norm);

@@ -9,9 +9,12 @@
 // Sums are taken in the order of the ranks, whatever arrives first, in the tensor's type (bf16: summed in
 // f32), so that a run is repeatable bit by bit. Every call is collective and must be made in the same order
 // by all ranks.
+//
+// With an Exec, operands are in the memory of its device, and on a GPU the call is work of its queue; without
+// one they are the host's.
 #pragma once
 
-#include "coeus/device/tensor.hpp"
+#include "coeus/device/exec.hpp"
 
 #include <memory>
 #include <source_location>
@@ -30,6 +33,8 @@ public:
                           const std::source_location& where) = 0;
     virtual void end(int64_t event) = 0;
 };
+
+class Transport;
 
 class Communicator {
     using Where = std::source_location;
@@ -72,6 +77,15 @@ public:
     /// `sent` goes to one rank while `received` comes from another; every rank's partners do the same. Dense.
     void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
+
+    /// The same where the Exec runs; of one communicator always by the same device.
+    void all_reduce(Exec& exec, Tensor inout, Where where = Where::current()) const;
+    void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
+    void reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
+    void all_to_all(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
+    /// Equal bytes.
+    void send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,
+                      Where where = Where::current()) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.
@@ -92,6 +106,7 @@ private:
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;
     void largest(Tensor inout) const;
+    Transport& transport(const Exec& exec) const;
     std::unique_ptr<Handle> handle_;
     std::string name_;
     int rank_ = 0, size_ = 1;

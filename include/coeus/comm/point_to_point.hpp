@@ -19,6 +19,9 @@ class PointToPoint {
 public:
     /// Numbers 0 to `count` - 1. `ranks` must outlive it; where it is planned, nothing is sent.
     PointToPoint(const Communicator& ranks, int count, Sends sends);
+    /// Of tensors where `exec` runs, which must outlive it: on a GPU they pass through pinned memory, taken
+    /// by the first message of each number.
+    PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec);
     /// Waits for all.
     ~PointToPoint();
     PointToPoint(const PointToPoint&) = delete;
@@ -38,6 +41,7 @@ public:
 private:
     struct Requests;
     const Communicator& ranks_;
+    Exec* exec_ = nullptr;
     std::unique_ptr<Requests> requests_;
     Sends sends_;
 };

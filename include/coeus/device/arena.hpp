@@ -23,7 +23,7 @@ public:
     /// Measures only: hands out addresses that nobody may follow, without a limit.
     Arena() = default;
     /// Over a buffer of its own. `what` names it in errors and in the plan.
-    Arena(int64_t bytes, const std::string& what);
+    Arena(int64_t bytes, const std::string& what, const Memory& memory = host_memory());
 
     bool planning() const { return planning_; }
     /// Elements aligned to 64 bytes, contents undefined. Throws LogicError beyond the end: the plan was
@@ -32,7 +32,7 @@ public:
     /// Notes that `bytes` more would be needed for a moment, without keeping them (planning of workspaces).
     void touch(int64_t bytes);
     int64_t mark() const { return used_; }
-    /// Frees everything after the mark; debug builds fill it with NaN, so that a use after it shows.
+    /// Frees everything after the mark; debug builds fill the host's with NaN, so that a use after it shows.
     void rewind(int64_t mark);
     /// The most that was ever in use, in bytes.
     int64_t peak() const { return peak_; }

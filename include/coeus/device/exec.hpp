@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/device/arena.hpp"
+#include "coeus/device/device.hpp"
 
 #include <memory>
 #include <span>
@@ -29,6 +30,17 @@ public:
 };
 
 struct Exec {
+    Exec() = default;
+    /// On a device, with a queue of its own.
+    explicit Exec(const Device& d) { run_on(d); }
+    /// From now on.
+    void run_on(const Device& d) {
+        device = &d;
+        queue = d.make_queue();
+    }
+
+    const Device* device = &host_device();
+    std::unique_ptr<Queue> queue;           ///< of a GPU; null on the host, where calls return when all is done
     int threads = 1;                        ///< CPU threads of this rank
     Arena workspace;                        ///< scratch of the kernels; sized by the planning run
     KernelObserver* observer = nullptr;     ///< borrowed; none is the usual case

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffer: the only owner of memory. What the process and the machine have.
+// Memory: where it is taken from. Buffer: its only owner. What the process and the machine have.
 #pragma once
 
 #include "coeus/device/tensor.hpp"
@@ -10,14 +10,27 @@
 
 namespace coeus {
 
-/// A move-only block of host memory, 2 MiB pages where the system gives them, touched once at construction
-/// (a first touch is 20-50 times slower than a later one; it must not happen in the training loop).
-/// Zero-filled.
+/// Memory of one kind: the host's, or a device's (device.hpp).
+class Memory {
+public:
+    virtual ~Memory() = default;
+    /// At least one byte, zero-filled. `what` names it in errors: SystemError where there is not that much.
+    virtual std::byte* take(int64_t bytes, const std::string& what) const = 0;
+    virtual void give_back(std::byte* data, int64_t bytes) const = 0;
+    /// The CPU may follow its addresses.
+    virtual bool is_host() const { return true; }
+};
+
+/// 2 MiB pages where the system gives them, touched once when they are taken (a first touch is 20-50 times
+/// slower than a later one; it must not happen in the training loop).
+const Memory& host_memory();
+
+/// A move-only block of memory.
 class Buffer {
 public:
     Buffer() = default;
-    /// `what` names the memory in errors. Throws SystemError when the system has not that much.
-    Buffer(int64_t bytes, std::string what);
+    /// `what` names it in errors. The memory outlives it. SystemError when there is not that much.
+    Buffer(int64_t bytes, std::string what, const Memory& memory = host_memory());
     ~Buffer();
     Buffer(Buffer&& other) noexcept;
     Buffer& operator=(Buffer&& other) noexcept;
@@ -25,8 +38,10 @@ public:
     std::byte* data() const { return data_; }
     int64_t bytes() const { return bytes_; }
     const std::string& what() const { return what_; }
+    const Memory& memory() const { return *memory_; }
 
 private:
+    const Memory* memory_ = &host_memory();
     std::byte* data_ = nullptr;
     int64_t bytes_ = 0;
     std::string what_;
@@ -45,8 +60,9 @@ struct OwnedTensor {
     Tensor view;
 
     OwnedTensor() = default;
-    OwnedTensor(Dtype dtype, const Shape& shape, const std::string& what = "tensor")
-        : buffer(shape.count() * size_of(dtype), what), view(buffer.data(), dtype, shape) {}
+    OwnedTensor(Dtype dtype, const Shape& shape, const std::string& what = "tensor",
+                const Memory& memory = host_memory())
+        : buffer(shape.count() * size_of(dtype), what, memory), view(buffer.data(), dtype, shape) {}
     operator Tensor() const { return view; }
 };
 

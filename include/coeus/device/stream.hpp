@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream: work that runs beside the computation, in the order in which it was given. On the CPU it is a
 // thread of its own, so that blocking collectives overlap with kernels; or nothing, and the work runs at
-// once.
+// once. On a GPU it has a queue as well: what its work gives to that begins behind what the computation had
+// given to its own queue when run() was called, and after join() the computation's queue goes on behind it.
 #pragma once
 
+#include "coeus/device/exec.hpp"
+
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,7 +25,8 @@ public:
     Pending(Pending&& other) noexcept;
     Pending& operator=(Pending&& other) noexcept;
 
-    /// Waits until the work is done; rethrows what it threw. Later calls return at once.
+    /// Waits until the work is done, a GPU's part of it in its queue; rethrows what it threw. Later calls
+    /// return at once.
     void join();
     /// Nobody waits any more; the stream does the work all the same.
     void forget() { stream_ = nullptr; }
@@ -40,6 +46,8 @@ public:
         deferred   ///< join() does the work, and what was given before it: so late that a missing join shows
     };
     explicit Stream(Mode mode);
+    /// Beside a computation, which outlives it: on the same device, if that is known.
+    Stream(Mode mode, const Exec& computation);
     /// Waits for all work.
     ~Stream();
     Stream(const Stream&) = delete;
@@ -47,14 +55,22 @@ public:
 
     /// What the work refers to must outlive it. Captures of up to two pointers allocate nothing.
     Pending run(std::function<void()> work);
+    /// For the kernels and collectives of its work: one thread, and on a GPU the queue.
+    Exec& exec() { return exec_; }
 
 private:
     friend class Pending;
     void join(int64_t number);
+    void work_done(int64_t number);
     struct Worker;
-    struct Queue;
-    std::unique_ptr<Worker> worker_;  // threaded
-    std::unique_ptr<Queue> queue_;    // deferred
+    struct Waiting;
+    Queue* beside_ = nullptr;  // the computation's; null: the host
+    Exec exec_;
+    static constexpr int64_t places_ = 64;  // work that a thread has not begun, and points told apart
+    std::array<std::atomic<int64_t>, places_> done_ = {};  // points of exec_'s queue behind the work
+    int64_t given_ = 0;                  // eager, with a queue
+    std::unique_ptr<Worker> worker_;     // threaded; ends before what its work refers to
+    std::unique_ptr<Waiting> waiting_;  // deferred
 };
 
 }  // namespace coeus

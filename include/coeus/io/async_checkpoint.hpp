@@ -35,10 +35,14 @@ struct SavedCheckpoint {
 
 class AsyncCheckpoint {
 public:
-    /// `tensors`: what every checkpoint will hold; their memory is that of the whole run. Takes the memory of
-    /// the copies. All outlive it.
-    AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks,
-                    std::vector<CheckpointTensor> tensors);
+    /// `tensors`: what every checkpoint will hold; their memory is that of the whole run, which `computation`
+    /// changes. Takes the memory of the copies: of a GPU's tensors pinned host memory, so that the copies run
+    /// beside its work. All outlive it.
+    AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks, std::vector<CheckpointTensor> tensors,
+                    const Exec& computation);
+    /// The same of the host's tensors.
+    AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks, std::vector<CheckpointTensor> tensors)
+        : AsyncCheckpoint(files, ranks, std::move(tensors), Exec()) {}
     /// Waits for the thread; what it wrote and nobody published is left as an unfinished file.
     ~AsyncCheckpoint();
 
@@ -71,7 +75,7 @@ private:
     double waited_ = 0;
     std::atomic<State> state_ = State::idle;
     std::string failure_, not_removed_;
-    Stream stream_{Stream::Mode::threaded};  // ends before what its work refers to
+    Stream stream_;  // ends before what its work refers to
     Pending copied_, written_, removed_;
 };
 

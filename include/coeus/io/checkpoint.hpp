@@ -8,6 +8,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/device/device.hpp"
 #include "coeus/file/hdf5.hpp"
 
 #include <cstdint>
@@ -47,6 +48,7 @@ struct CheckpointTensor {
     int64_t first_col = 0;
     int replica = 0,
         replicas = 1;  ///< this rank's number among those that hold the same part; they share the work
+    const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
 };
 
 /// What this rank owns of the weights, with `optimizer` also of both moments; all ranks of `replicas` own the

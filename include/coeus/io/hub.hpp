@@ -5,7 +5,7 @@
 //   interleaved (torchtitan)    row 2j forms a pair with row 2j + 1
 #pragma once
 
-#include "coeus/device/tensor.hpp"
+#include "coeus/device/device.hpp"
 #include "coeus/file/safetensors.hpp"
 
 #include <optional>
@@ -51,6 +51,7 @@ struct HubTensor {
     Tensor local;  ///< rows [first_row, +rows) and columns [first_col, +cols) in our order; any float type
     int64_t first_row = 0, first_col = 0;
     int64_t rotated_heads = 0;  ///< > 0: the rows are reordered from half-split to interleaved
+    const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
 };
 
 /// Reads one of them, of these weights. ConfigError as below.

@@ -164,4 +164,8 @@ const Kernels& dry_kernels();
 /// The same for those of a GPU.
 const Kernels& dry_cuda_kernels();
 
+/// Those of a backend, and their planning ones.
+const Kernels& kernels_of(Backend backend);
+const Kernels& dry_kernels_of(Backend backend);
+
 }  // namespace coeus

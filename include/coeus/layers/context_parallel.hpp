@@ -66,8 +66,10 @@ private:
 /// with them, in acc, and end where they belong.
 class RingExchange : public DividedExchange {
 public:
-    RingExchange(const Communicator& cp, Balancing balancing)
-        : DividedExchange(cp, balancing), messages_(std::make_unique<PointToPoint>(cp, 2, Sends::standard)) {}
+    /// `exec`: of the computation; it outlives the exchange.
+    RingExchange(const Communicator& cp, Balancing balancing, Exec& exec)
+        : DividedExchange(cp, balancing),
+          messages_(std::make_unique<PointToPoint>(cp, 2, Sends::standard, exec)) {}
     void forward(Ctx& c, const AttentionTensors& t) const override;
     void backward(Ctx& c, const AttentionTensors& t, Tensor dout) const override;
 
@@ -93,7 +95,8 @@ private:
                    const AttentionTensors& t) const;
 };
 
-/// For the ranks of `cp`, which outlives it; one rank alone exchanges nothing.
-std::unique_ptr<KvExchange> make_kv_exchange(const ContextParallel& options, const Communicator& cp);
+/// For the ranks of `cp` and the Exec of the computation, which outlive it; one rank alone exchanges nothing.
+std::unique_ptr<KvExchange> make_kv_exchange(const ContextParallel& options, const Communicator& cp,
+                                             Exec& exec);
 
 }  // namespace coeus

@@ -17,8 +17,8 @@ struct ExchangeOptions {
 };
 
 struct Exchanges {
-    /// The mesh and the stream outlive them.
-    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Stream& stream);
+    /// The mesh, the computation's Exec and the stream outlive them.
+    Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream);
 
     const Communicator& tp;
     std::unique_ptr<KvExchange> kv;

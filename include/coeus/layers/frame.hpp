@@ -27,7 +27,7 @@ public:
     Frame() = default;
     /// `bytes`, `entries` and `owed` (weight gradients between I and W) as the planning run measured them, so
     /// that nothing is allocated later.
-    Frame(int64_t bytes, size_t entries, size_t owed = 0);
+    Frame(int64_t bytes, size_t entries, size_t owed = 0, const Memory& memory = host_memory());
 
     /// Memory that lives until the frame is rewound: results and whatever the backward needs.
     Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }

@@ -14,7 +14,7 @@ public:
     /// Without memory, for planning. `width`: key/value heads times their width.
     KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t width, Dtype dtype);
     /// Takes the memory.
-    void allocate();
+    void allocate(const Memory& memory = host_memory());
 
     int64_t sequences() const { return sequences_; }
     int64_t context() const { return context_; }

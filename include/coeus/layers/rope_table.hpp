@@ -3,7 +3,7 @@
 // frequencies.
 #pragma once
 
-#include "coeus/device/memory.hpp"
+#include "coeus/device/device.hpp"
 
 #include <optional>
 #include <vector>
@@ -25,9 +25,11 @@ std::vector<double> rope_frequencies(int64_t head_dim, double theta,
 class RopeTable {
 public:
     RopeTable(int64_t positions, int64_t head_dim, double theta, const std::optional<RopeScaling>& scaling,
-              Dtype dtype);
+              Dtype dtype);  // on the host
     /// [positions, head_dim]: cos of pair j at 2j, sin at 2j + 1.
     Tensor view() const { return table_; }
+    /// From the host.
+    void move_to(const Device& device);
 
 private:
     OwnedTensor table_;

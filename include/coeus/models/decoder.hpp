@@ -41,6 +41,9 @@ public:
     /// else null.
     const Storage* shared_table() const { return shared_table_; }
     int64_t positions() const { return rope_.view().rows(); }
+    /// Takes the memory of the parameters, on a device, and moves what is there already. With an optimizer or
+    /// without: see Parameters.
+    void allocate(bool with_optimizer, const Device& device = host_device());
 
     /// Units of Parameters: what is gathered together.
     size_t embedding_unit() const { return embedding_unit_; }

@@ -32,7 +32,7 @@ public:
     /// What layers may touch for a micro-batch, in this frame.
     using ContextOf = std::function<Ctx(int microbatch, Frame& frame)>;
 
-    /// `exec`: whose observer sees the waits. It must outlive the executor.
+    /// `exec`: of the computation, whose observer sees the waits. It must outlive the executor.
     Executor(const Timetable& table, int rank, std::vector<Stage> stages, Exec& exec);
 
     /// Of the micro-batches of a local batch.
@@ -51,7 +51,7 @@ public:
     int64_t frame_bytes(const ExecutorMemory& memory) const;
     /// Of all slots together, for flows of so many bytes.
     int64_t slot_bytes(int64_t training_flow, int64_t validation_flow) const;
-    /// `pipeline`: the ranks that have the stages, which must outlive it.
+    /// Where `exec` runs. `pipeline`: the ranks that have the stages, which must outlive it.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
 
     /// Adds the losses and gradients of all micro-batches of a local batch. `flow`: shape and type of what

@@ -33,6 +33,7 @@ struct MemoryPlan {
     int64_t cache = 0;      ///< keys and values of generation
     int64_t copies = 0;     ///< of weights and moments, for checkpoints written beside the training
     int64_t libraries = 0;  ///< filled in by library_bytes
+    int64_t on_host = 0;    ///< beside a GPU's memory, of which all others are: not in the total
 
     /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
     double flops = 0;
@@ -43,7 +44,7 @@ struct MemoryPlan {
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;
-    /// One line a term, largest first, and the total beside the limit.
+    /// One line a term, largest first, and the total beside the limit; what a GPU's run has on the host.
     std::string text(int64_t limit_bytes) const;
 };
 
@@ -51,7 +52,7 @@ struct MemoryPlan {
 /// rank, whose stages these are. The callers add `gathered`, `batches` and `reduction`.
 MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
                          const BatchShape& validation, int threads, const Mesh& mesh,
-                         const ExchangeOptions& exchanges = {});
+                         const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu);
 /// Of a whole decoder on one rank, one micro-batch after the other.
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads, const Mesh& mesh = mesh_of_one(),
@@ -61,12 +62,15 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
 /// `context_ranks`.
 int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
                        int context_ranks = 1);
+/// Those of a GPU: tokens, labels and positions of this one's part, document starts of the whole sequences.
+int64_t gpu_token_id_bytes(const BatchShape& training, const BatchShape& validation, int context_ranks);
 /// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
 /// oneDNN or buffers of OpenBLAS, and MPI's for each peer.
 int64_t library_bytes(Dtype compute, int ranks);
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
-MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads);
+MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads,
+                           Backend backend = Backend::cpu);
 /// Throws ConfigError naming the largest terms where the plan exceeds the limit; `remedy` says what to
 /// change.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);

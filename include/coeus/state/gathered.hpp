@@ -55,7 +55,7 @@ public:
         int64_t weights = 0, gradients = 0;
     };
     Bytes bytes() const;
-    /// `compute`: whose threads clear gradients, and whose observer sees the waiting.
+    /// `compute`: on whose device it is, whose threads clear gradients, and whose observer sees the waiting.
     void allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& compute, const Kernels& kernels);
 
     /// Keeps w of a unit's storages valid. `gathered` null (planning, one rank): w is always valid.
@@ -126,7 +126,6 @@ private:
     std::optional<GatherRanks> ranks_;
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
-    Exec gather_exec_, reduce_exec_;  // one thread each: they run beside the computation
     bool last_uses_ = false;
     std::vector<int> uses_left_;  // of each unit's gradient, the last ones of the step
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;

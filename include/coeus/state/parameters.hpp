@@ -55,11 +55,13 @@ public:
     Bytes bytes(bool with_optimizer) const;
     /// Gets the memory of what this rank owns and points the storages at it. Where it owns all, w and g are
     /// there too. `with_optimizer` false: no gradients, no moments (generation).
-    void allocate(bool with_optimizer);
+    void allocate(bool with_optimizer, const Device& device = host_device());
+    /// Where that memory is.
+    const Device& device() const { return *device_; }
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
     /// The moments as initialise() leaves them.
-    void clear_moments();
+    void clear_moments(Exec& exec, const Kernels& kernels) const;
     /// w = master in the compute type where this rank owns all, after initialise() or a load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
 
@@ -77,6 +79,7 @@ private:
     std::vector<const Storage*> model_;
     bool here_ = true;
     std::vector<Unit> units_;
+    const Device* device_ = &host_device();
     Buffer master_, compute_, gradient_, moment1_, moment2_;
     Tensor gradients_;
     int64_t partial_count_ = 0;

@@ -39,6 +39,7 @@ struct EngineOptions {
     RecomputeOptions recompute;
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
     PipelineOptions pipeline;
+    Backend backend = Backend::cpu;
 };
 
 /// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of
@@ -55,14 +56,17 @@ public:
     MemoryPlan used() const;
     const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
-    /// Takes all memory the engine will ever use. The mesh must outlive it.
-    void allocate(const Mesh& mesh = mesh_of_one());
+    /// Takes all memory the engine will ever use, on a device of options().backend. Mesh and device must
+    /// outlive it.
+    void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device());
 
     Decoder& decoder() { return decoder_; }
     const Decoder& decoder() const { return decoder_; }
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
-    const StepScalars& scalars() const { return step_.scalars(); }
+    const Kernels& kernels() const { return *kernels_; }
+    /// As they are when all work that was given is done.
+    const StepScalars& scalars() const { return step_->read(exec_); }
 
     /// Clears gradients and sums; options().accumulation calls of forward_backward follow. `step` counts
     /// from 1; `valid_tokens`: labels that count, of all ranks.
@@ -89,6 +93,7 @@ public:
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
+    void plan_for_gpu(const EngineOptions& options);
     void sum_gradients();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars);
     Tensor flow_of(const Batch& batch) const;
@@ -102,7 +107,7 @@ private:
     std::optional<Communicator> table_ranks_;  // the two with the table of a tied decoder
     Adam adam_;
     MemoryPlan plan_;
-    const Kernels& kernels_ = cpu_kernels();
+    const Kernels* kernels_ = nullptr;
     Exec exec_;
     Arena temp_;
     std::optional<Stream> layer_stream_;  // for what layers exchange; it ends before temp_ does
@@ -110,7 +115,7 @@ private:
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     int64_t local_batches_left_ = 0;    // of the step
-    StepState step_, validation_;
+    std::optional<StepState> step_, validation_;
 };
 
 }  // namespace coeus

@@ -9,6 +9,7 @@
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/data.hpp"
+#include "coeus/train/device_setup.hpp"
 #include "coeus/train/engine.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/kernel_profile.hpp"
@@ -35,6 +36,7 @@ public:
 
 private:
     void require_all_fit(int64_t limit) const;
+    std::optional<double> measure_peak(int local_size);
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
     bool load();
     /// Goes on where a checkpoint was, but begins the excluded parts anew.
@@ -64,6 +66,7 @@ private:
     Mesh mesh_;
     RunFolder folder_;
     CpuShare cpu_;
+    RankDevice device_;
     DecoderConfig model_;
     Engine engine_;
     TrainingData data_;

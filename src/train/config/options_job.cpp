@@ -22,7 +22,7 @@ std::vector<Option> job_options() {
     return {
         works(COEUS_FIELD(device),
               "where to compute; auto: a GPU where there is one and Coeus is built for it")
-            .one_of({"auto", "cpu", "cuda"}, {"auto", "cpu"}),
+            .one_of({"auto", "cpu", "cuda"}),
 
         works(COEUS_FIELD(job.config_file), "the deck; the same as giving it as first argument"),
         works(COEUS_FIELD(job.dump_folder), "folder of everything the run writes"),

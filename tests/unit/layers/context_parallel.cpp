@@ -78,7 +78,7 @@ struct Layer {
         Arena temp;
         StepScalars scalars;
         const Batch batch = {.sequences = B, .seq_len = S / P};
-        const auto kv = make_kv_exchange({exchange, Balancing::head_tail}, cp);
+        const auto kv = make_kv_exchange({exchange, Balancing::head_tail}, cp, exec);
         Ctx c{exec, dry_kernels(), frame, temp, batch, scalars, *kv};
         const Tensor qkv(nullptr, Dtype::bf16, {T, (H + 2 * K) * d}), out(nullptr, Dtype::bf16, {T, H * d});
         const AttentionTensors t = {.layer = 0,

@@ -20,7 +20,7 @@ namespace {
 
 void train_once(TestModel& model, TestBatch& batch) {
     const Adam adam({});
-    adam.begin_step(model.scalars, 1, 1e-3, batch.valid_labels());
+    model.scalars = adam.begin_step(1, 1e-3, batch.valid_labels());
     model.zero_gradients();
     model.forward_backward(batch);
     adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);

@@ -228,3 +228,14 @@ TEST_CASE("the scalars of a step begin as a step without clipping") {
     state.scalars().loss = 2;
     CHECK(state.scalars().loss == 2);
 }
+
+TEST_CASE("the scalars of a step are written and read whole") {
+    Exec exec;
+    StepState state;
+    state.write(exec, {.learning_rate = 0.5, .step = 7});
+    CHECK(state.scalars().learning_rate == 0.5);
+    CHECK(state.scalars().step == 7);
+    state.scalars().loss = 3;
+    CHECK(state.read(exec).loss == 3);
+    CHECK(state.last_read().loss == 3);
+}

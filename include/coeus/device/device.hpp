@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device: where the tensors of a run are and its kernels run, this host or one of its GPUs. Queue: work of a
+// GPU in the order in which it was given; what the host does is done at once and needs none.
+#pragma once
+
+#include "coeus/device/memory.hpp"
+
+#include <memory>
+#include <string>
+
+namespace coeus {
+
+/// Whose kernels: known before there is a device, for planning.
+enum class Backend : uint8_t { cpu, cuda };
+
+/// Owned by an Exec. Errors of the device come as SystemError from whichever call meets them first.
+class Queue {
+public:
+    virtual ~Queue() = default;
+    /// Between the device and the host, or within one. Returns at once, except where host memory is not the
+    /// device's staging().
+    virtual void copy(void* to, const void* from, int64_t bytes) = 0;
+    /// Returns when all that was given is done.
+    virtual void finish() = 0;
+    /// A point behind all that was given; a later one may stand for one of long ago.
+    virtual int64_t mark() = 0;
+    /// Returns when all before this point is done.
+    virtual void finish(int64_t point) = 0;
+    /// What is given from now on begins behind a point of another queue of the device.
+    virtual void wait_for(const Queue& other, int64_t point) = 0;
+    /// Once in each thread, other than that which made the device, that gives it work.
+    virtual void enter_thread() const = 0;
+    /// As the device's own libraries call it.
+    virtual void* native() const = 0;
+};
+
+class Device {
+public:
+    virtual ~Device() = default;
+    virtual Backend backend() const = 0;
+    /// "NVIDIA H100 80GB HBM3"; of the host: its processor's.
+    virtual const std::string& name() const = 0;
+    virtual const Memory& memory() const = 0;
+    /// Of the host, from where copies run beside other work.
+    virtual const Memory& staging() const = 0;
+    /// Null: work is done at once.
+    virtual std::unique_ptr<Queue> make_queue() const = 0;
+    /// Between the device and the host, or within one; all work given before it is done first. Returns when
+    /// it is done: not for the training loop.
+    virtual void copy(void* to, const void* from, int64_t bytes) const = 0;
+    /// Bytes of memory() that the process may use.
+    virtual int64_t memory_bytes() const = 0;
+    /// Most bytes of memory() that were ever taken at a time.
+    virtual int64_t peak_bytes() const = 0;
+    /// Of the PCI bus: "0000:1b:00.0"; empty for the host.
+    virtual std::string bus_id() const { return {}; }
+
+    bool is_host() const { return backend() == Backend::cpu; }
+};
+
+const Device& host_device();
+
+/// GPUs that this process sees; 0 where there is no driver, or the program was built without CUDA.
+int visible_gpus();
+/// Why there are none, in words.
+std::string why_no_gpu();
+bool built_with_cuda();
+/// One of them. It must outlive what is taken from it. SystemError where it cannot be used.
+std::unique_ptr<Device> open_gpu(int number);
+
+}  // namespace coeus

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank computes, as its deck asks: on the CPU, or on one of the GPUs that its host has.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/train/config.hpp"
+
+#include <string>
+
+namespace coeus {
+
+/// What a run with this deck would use on this host; for planning too. `device = "cuda"` may be planned
+/// anywhere.
+Backend backend_from_deck(const Config& config);
+
+/// The device of one rank.
+class RankDevice {
+public:
+    /// Of ranks that share a host, number `local_rank` of `local_size`. Collective over `world`. ConfigError
+    /// where the deck asks for a GPU that is not there, and where some ranks would have one and others not.
+    RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size);
+
+    const Device& device() const { return gpu_ ? *gpu_ : host_device(); }
+    /// Ranks that compute on it.
+    int sharing() const { return sharing_; }
+    /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)"; of the host: why there is no GPU, where that is
+    /// worth a word, else empty.
+    const std::string& text() const { return text_; }
+
+private:
+    std::unique_ptr<Device> gpu_;
+    int sharing_;
+    std::string text_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/error.hpp"
+#include "coeus/device/device.hpp"
+
+namespace coeus {
+
+int visible_gpus() {
+    return 0;
+}
+
+bool built_with_cuda() {
+    return false;
+}
+
+std::string why_no_gpu() {
+    return "this program was built without CUDA (make cuda builds one with it)";
+}
+
+std::unique_ptr<Device> open_gpu(int /*number*/) {
+    throw SystemError(why_no_gpu());
+}
+
+}  // namespace coeus

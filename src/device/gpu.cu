@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs, by CUDA's runtime library.
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/device/device.hpp"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+namespace coeus {
+
+namespace {
+
+void check(cudaError_t status, const char* call) {
+    if (status != cudaSuccess)
+        throw SystemError(fmt::format("CUDA: {}: {}", call, cudaGetErrorString(status)));
+}
+#define COEUS_CHECK_CUDA(call) check(call, #call)
+
+class GpuMemory : public Memory {
+public:
+    explicit GpuMemory(const std::string& gpu) : gpu_(gpu) {}
+
+    std::byte* take(int64_t bytes, const std::string& what) const override {
+        void* data = nullptr;
+        if (const cudaError_t status = cudaMalloc(&data, size_t(bytes)); status != cudaSuccess) {
+            cudaGetLastError();  // it would be met again by whoever asks next
+            throw SystemError(fmt::format("cannot get {} of {} for {}: {}", bytes_text(double(bytes)), gpu_,
+                                          what, cudaGetErrorString(status)));
+        }
+        COEUS_CHECK_CUDA(cudaMemset(data, 0, size_t(bytes)));
+        // the peak is exact where one thread takes memory, as at the start of a run
+        const int64_t now = taken_ += bytes;
+        peak_ = std::max(peak_.load(), now);
+        return static_cast<std::byte*>(data);
+    }
+    void give_back(std::byte* data, int64_t bytes) const override {
+        cudaFree(data);  // fails only where an earlier error was reported
+        taken_ -= bytes;
+    }
+    bool is_host() const override { return false; }
+    int64_t peak_bytes() const { return peak_; }
+
+private:
+    const std::string& gpu_;
+    mutable std::atomic<int64_t> taken_ = 0, peak_ = 0;
+};
+
+class PinnedMemory : public Memory {
+public:
+    std::byte* take(int64_t bytes, const std::string& what) const override {
+        void* data = nullptr;
+        if (const cudaError_t status = cudaMallocHost(&data, size_t(bytes)); status != cudaSuccess) {
+            cudaGetLastError();
+            throw SystemError(fmt::format("cannot get {} of pinned memory for {}: {}",
+                                          bytes_text(double(bytes)), what, cudaGetErrorString(status)));
+        }
+        std::fill_n(static_cast<std::byte*>(data), bytes, std::byte(0));
+        return static_cast<std::byte*>(data);
+    }
+    void give_back(std::byte* data, int64_t /*bytes*/) const override { cudaFreeHost(data); }
+};
+
+class GpuQueue : public Queue {
+public:
+    explicit GpuQueue(int gpu) : gpu_(gpu) {
+        COEUS_CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+        for (cudaEvent_t& event : marks_)
+            COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    ~GpuQueue() override {
+        cudaStreamSynchronize(stream_);
+        for (const cudaEvent_t event : marks_) cudaEventDestroy(event);
+        cudaStreamDestroy(stream_);
+    }
+
+    void copy(void* to, const void* from, int64_t bytes) override {
+        if (bytes > 0) COEUS_CHECK_CUDA(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_));
+    }
+    void finish() override { COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_)); }
+    int64_t mark() override {
+        const int64_t point = given_++;
+        COEUS_CHECK_CUDA(cudaEventRecord(event_of(point), stream_));
+        return point;
+    }
+    void finish(int64_t point) override { COEUS_CHECK_CUDA(cudaEventSynchronize(event_of(point))); }
+    void wait_for(const Queue& other, int64_t point) override {
+        COEUS_CHECK_CUDA(
+            cudaStreamWaitEvent(stream_, static_cast<const GpuQueue&>(other).event_of(point), 0));
+    }
+    void enter_thread() const override { COEUS_CHECK_CUDA(cudaSetDevice(gpu_)); }
+    void* native() const override { return stream_; }
+
+private:
+    cudaEvent_t event_of(int64_t point) const { return marks_[size_t(point) % marks_.size()]; }
+
+    int gpu_;
+    cudaStream_t stream_ = nullptr;
+    std::array<cudaEvent_t, 64> marks_ = {};  // as many points can be told apart
+    std::atomic<int64_t> given_ = 0;
+};
+
+class Gpu : public Device {
+public:
+    explicit Gpu(int number) : number_(number) {
+        COEUS_CHECK_CUDA(cudaSetDevice(number));
+        COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
+        name_ = properties_.name;
+        size_t free = 0, total = 0;
+        COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
+        free_bytes_ = int64_t(free);
+    }
+
+    Backend backend() const override { return Backend::cuda; }
+    const std::string& name() const override { return name_; }
+    const Memory& memory() const override { return memory_; }
+    const Memory& staging() const override { return pinned_; }
+    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<GpuQueue>(number_); }
+    void copy(void* to, const void* from, int64_t bytes) const override {
+        COEUS_CHECK_CUDA(cudaDeviceSynchronize());
+        COEUS_CHECK_CUDA(cudaMemcpy(to, from, size_t(bytes), cudaMemcpyDefault));
+    }
+    int64_t memory_bytes() const override { return free_bytes_; }
+    int64_t peak_bytes() const override { return memory_.peak_bytes(); }
+    std::string bus_id() const override {
+        return fmt::format("{:04x}:{:02x}:{:02x}.0", properties_.pciDomainID, properties_.pciBusID,
+                           properties_.pciDeviceID);
+    }
+
+private:
+    int number_;
+    cudaDeviceProp properties_ = {};
+    std::string name_;
+    GpuMemory memory_{name_};
+    PinnedMemory pinned_;
+    int64_t free_bytes_ = 0;  // when the run began
+};
+
+}  // namespace
+
+int visible_gpus() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+    cudaGetLastError();
+    return 0;
+}
+
+bool built_with_cuda() {
+    return true;
+}
+
+std::string why_no_gpu() {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    cudaGetLastError();
+    if (status == cudaSuccess) return count > 0 ? "" : "no GPU is visible (CUDA_VISIBLE_DEVICES hides them?)";
+    return fmt::format("no GPU: {}", cudaGetErrorString(status));
+}
+
+std::unique_ptr<Device> open_gpu(int number) {
+    return std::make_unique<Gpu>(number);
+}
+
+}  // namespace coeus

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/state/step_state.hpp"
+
+#include <new>
+
+namespace coeus {
+
+StepState::StepState(const Device& device)
+    : buffer_(sizeof(StepScalars), "scalars of a step", device.memory()) {
+    if (!device.is_host())
+        staging_ = Buffer(sizeof(StepScalars), "copy of the scalars of a step", device.staging());
+    mirror_ = new (device.is_host() ? buffer_.data() : staging_.data()) StepScalars;
+    scalars_ = reinterpret_cast<StepScalars*>(buffer_.data());
+    if (!device.is_host()) device.copy(scalars_, mirror_, sizeof(StepScalars));
+}
+
+void StepState::write(Exec& exec, const StepScalars& scalars) {
+    if (written_) exec.queue->finish(*written_);
+    *mirror_ = scalars;
+    if (!exec.queue) return;
+    exec.queue->copy(scalars_, mirror_, sizeof(StepScalars));
+    written_ = exec.queue->mark();
+}
+
+const StepScalars& StepState::read(const Exec& exec) const {
+    if (exec.queue) {
+        exec.queue->copy(mirror_, scalars_, sizeof(StepScalars));
+        exec.queue->finish();
+    }
+    return *mirror_;
+}
+
+}  // namespace coeus

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's runtime on the CPU, for tests. What is given to a stream waits until the host asks for a stream, an
+// event or the device to be finished; until then work of several streams runs in an order drawn from the seed
+// of block.hpp, as late and as shuffled as the streams' order and the events allow, so that a missing event
+// shows. Device memory cannot be read or written but by such work: the host that follows its address ends
+// there.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+struct coeus_emulated_stream;
+struct coeus_emulated_event;
+
+namespace coeus::emulation {
+
+/// Work of a stream; of none (null): runs at once.
+void give(coeus_emulated_stream* stream, std::function<void()> work);
+
+/// GPUs that there are, 1 at first; with none there is "no driver".
+void set_gpus(int count);
+/// Allocations of device or pinned memory until now.
+size_t allocations();
+
+}  // namespace coeus::emulation

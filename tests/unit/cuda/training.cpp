@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of an engine on the emulated GPU: what the CPU gives, in whatever order streams run; no address of the
+// GPU is followed by the host, and nothing is allocated in a step.
+#include "coeus/train/engine.hpp"
+#include "emulation/block.hpp"
+#include "emulation/runtime.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t seq_len = 7;
+
+EngineOptions options(Backend backend, Dtype compute) {
+    return {.types = {.master = Dtype::f32, .compute = compute},
+            .training = {.sequences = 2, .seq_len = seq_len},
+            .accumulation = 2,
+            .validation = {.sequences = 1, .seq_len = 9},
+            .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+            .streams = Stream::Mode::threaded,
+            .backend = backend};
+}
+
+LocalBatch local_batch(TestBatch& batch, int64_t first, int64_t count) {
+    const auto rows = [&](std::vector<int32_t>& ids) {
+        return ids.empty() ? Tensor{}
+                           : Tensor(ids.data() + first * batch.seq_len, Dtype::i32, {count * batch.seq_len});
+    };
+    return {.sequences = count,
+            .tokens = rows(batch.tokens),
+            .labels = rows(batch.labels),
+            .document_start = rows(batch.document_start)};
+}
+
+struct Result {
+    std::vector<double> losses, norms, weights;
+    double validation = 0;
+    size_t allocations = 0;  // in steps after the first
+};
+
+Result train(const Device& device, Dtype compute, bool documents = false) {
+    Engine engine(tiny_config(), options(device.backend(), compute));
+    engine.allocate(mesh_of_one(), device);
+    Parameters& parameters = engine.decoder().parameters();
+    parameters.initialise(5, 1);
+    parameters.refresh_compute(engine.exec(), engine.kernels());
+    TestBatch batch(4, seq_len, tiny_config().vocab), other(1, 9, tiny_config().vocab, 3);
+    batch.ignore_every(3);
+    if (documents) batch.split_documents(3, false);
+    Result result;
+    size_t before = 0;
+    for (int64_t step = 1; step <= 3; ++step) {
+        if (step == 2) before = emulation::allocations();
+        engine.begin_step(step, 1e-2, batch.valid_labels());
+        engine.forward_backward(local_batch(batch, 0, 2));
+        engine.forward_backward(local_batch(batch, 2, 2));
+        CHECK(engine.update());
+        result.losses.push_back(engine.scalars().loss);
+        result.norms.push_back(engine.scalars().grad_norm);
+    }
+    result.validation = engine.evaluate(local_batch(other, 0, 1));
+    result.allocations = emulation::allocations() - before;
+    for (const Storage& storage : parameters.storages()) {
+        OwnedTensor host(storage.master.dtype, storage.master.shape);
+        device.copy(host.view.data, storage.master.data, host.view.bytes());
+        for (double x : values(host)) result.weights.push_back(x);
+    }
+    return result;
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+    REQUIRE(a.size() == b.size());
+    return normalised_error(a, b);
+}
+
+}  // namespace
+
+TEST_CASE("training on a GPU is training on the CPU") {
+    const auto gpu = open_gpu(0);
+    for (const bool documents : {false, true})
+        for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
+            INFO(name_of(compute) << (documents ? ", documents" : ""));
+            const Result cpu = train(host_device(), compute, documents), there = train(*gpu, compute, documents);
+            const double bound = compute == Dtype::f32 ? 1e-5 : 2e-2;
+            CHECK(difference(there.losses, cpu.losses) < bound);
+            CHECK(difference(there.norms, cpu.norms) < bound);
+            CHECK(difference(there.weights, cpu.weights) < (compute == Dtype::f32 ? 1e-4 : 5e-2));
+            CHECK(relatively_close(there.validation, cpu.validation, bound));
+            CHECK(there.allocations == 0);
+        }
+}
+
+TEST_CASE("training on a GPU has the same bits in any order of streams") {
+    const auto gpu = open_gpu(0);
+    emulation::set_seed(1);
+    const Result first = train(*gpu, Dtype::bf16);
+    for (uint64_t seed = 2; seed <= 4; ++seed) {
+        emulation::set_seed(seed);
+        const Result again = train(*gpu, Dtype::bf16);
+        CHECK(again.losses == first.losses);
+        CHECK(again.weights == first.weights);
+    }
+}
