@@ -31,7 +31,7 @@ namespace coeus::emulation {
 
 namespace {
 
-int gpus = 1;
+int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
 size_t taken = 0;
 std::mutex mutex;  // of all that follows; whoever waits for work does it
 std::set<coeus_emulated_stream*> streams;
@@ -58,13 +58,14 @@ void run_one() {
     coeus_emulated_stream& stream = *ready[random_number() % ready.size()];
     const auto item = std::move(stream.items.front());
     stream.items.pop_front();
-    const Access access;
     item.work();
 }
 
 template <class Done>
 void run_until(const Done& done) {
     const std::lock_guard lock(mutex);
+    if (done()) return;
+    const Access access;
     while (!done()) run_one();
 }
 

@@ -3,6 +3,7 @@
 
 #include "coeus/base/random.hpp"
 #include "coeus/kernels/workspace.hpp"
+#include "coeus/state/step_state.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,24 @@ StepScalars scalars_for_tests() {
     s.step = 3;
     return s;
 }
+
+// They are where the kernels run, until these are done.
+class ScalarsForTests {
+public:
+    explicit ScalarsForTests(Exec& exec) : exec_(exec), state_(*exec.device) {
+        state_.write(exec, scalars_for_tests());
+    }
+    ~ScalarsForTests() {
+        if (exec_.queue) exec_.queue->finish();
+    }
+    ScalarsForTests(const ScalarsForTests&) = delete;
+    ScalarsForTests& operator=(const ScalarsForTests&) = delete;
+    const StepScalars& get() const { return state_.scalars(); }
+
+private:
+    Exec& exec_;
+    StepState state_;
+};
 
 std::string shape_name(std::initializer_list<int64_t> extents) {
     return Shape(extents).text();
@@ -266,7 +285,7 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, b
                         !gradient  ? Tensor()
                         : in_place ? o[1]
                                    : o[5],
-                        o[1], o[2], o[3], o[4], part, scalars_for_tests());
+                        o[1], o[2], o[3], o[4], part, ScalarsForTests(e).get());
     };
     c.bound_bf16 = 4e-3;
     return c;
@@ -284,7 +303,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
         AdamOptions options;
         options.decoupled = decoupled;
         options.stream = stream_of("test");
-        k.adam(e, {o[0], o[1], o[2], o[3], compute_copy ? o[4] : Tensor()}, options, scalars_for_tests());
+        k.adam(e, {o[0], o[1], o[2], o[3], compute_copy ? o[4] : Tensor()}, options,
+               ScalarsForTests(e).get());
     };
     c.bound_bf16 = 6e-3;
     return c;
@@ -510,15 +530,47 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
     return operands;
 }
 
+namespace {
+
+// What a kernel finds in the workspace is nobody's.
+void fill_with_nan(Arena& workspace, const Device& device, int64_t bytes) {
+    if (bytes == 0) return;
+    const Scope scope(workspace);
+    const std::vector<std::byte> nan(size_t(bytes), std::byte(0xff));
+    device.copy(workspace.alloc(Dtype::u8, {bytes}).data, nan.data(), bytes);
+}
+
+}  // namespace
+
+Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    Operands host = prepared_operands(c, type, values, seed), there;
+    for (size_t i = 0; i < host.storage.size(); ++i) {
+        const Tensor from = host.storage[i].view, seen = host.tensors[i];
+        OwnedTensor to(from.dtype, from.shape, c.name, gpu.memory());
+        if (from.bytes() > 0) gpu.copy(to.view.data, from.data, from.bytes());
+        Tensor view = seen;
+        view.data = to.view.data;
+        there.tensors.push_back(view);
+        there.storage.push_back(std::move(to));
+    }
+    const int64_t bytes = planned_bytes(c, host, 1, dry_kernels_of(gpu.backend()));
+    Exec exec(gpu);
+    exec.workspace = Arena(bytes, "the workspace of " + c.name, gpu.memory());
+    fill_with_nan(exec.workspace, gpu, bytes);
+    c.call(kernels_of(gpu.backend()), exec, there);
+    exec.queue->finish();
+    for (size_t i = 0; i < host.storage.size(); ++i) {
+        const Tensor to = host.storage[i].view;
+        if (to.bytes() > 0) gpu.copy(to.data, there.storage[i].view.data, to.bytes());
+    }
+    return host;
+}
+
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
                   uint64_t seed, const Kernels& dry) {
     Operands operands = prepared_operands(c, type, values, seed);
     Exec exec = planned_exec(c, operands, threads, dry);
-    {  // what a kernel finds in the workspace is nobody's
-        Scope scope(exec.workspace);
-        const Tensor all = exec.workspace.alloc(Dtype::u8, {planned_bytes(c, operands, threads, dry)});
-        if (all.count() > 0) std::memset(all.data, 0xff, size_t(all.count()));
-    }
+    fill_with_nan(exec.workspace, host_device(), planned_bytes(c, operands, threads, dry));
     c.call(kernels, exec, operands);
     return operands;
 }

@@ -27,6 +27,7 @@ std::string MeshCase::name() const {
     if (mesh.cp > 1)
         text += fmt::format(", {}{}", names[int(exchanges.context.exchange)],
                             exchanges.context.balancing == Balancing::none ? "" : " head-tail");
+    if (!device->is_host()) text += ", GPU";
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
@@ -46,13 +47,14 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .exchanges = c.exchanges,
                        .streams = c.streams,
                        .recompute = c.recompute,
-                       .pipeline = c.pipeline}),
+                       .pipeline = c.pipeline,
+                       .backend = c.device->backend()}),
       sequences_(c.sequences),
       validated_(c.validation_batch()),
       seq_len_(c.seq_len) {
-    engine.allocate(mesh);
+    engine.allocate(mesh, *c.device);
     engine.decoder().parameters().initialise(5, 1);
-    engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+    engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
 }
 
 LocalBatch MeshRun::sequences(TestBatch& batch, int64_t first, int64_t count) const {
@@ -92,10 +94,13 @@ std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind)
             const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
             const bool counts = mesh.rank(dp_replicate) == 0 && (divided || mesh.rank(tp) == 0);
             const Storage::Piece piece = storage.owned(param, storage.*kind);
+            const OwnedTensor here(piece.rows.dtype, piece.rows.shape);
+            if (here.view.bytes() > 0)
+                engine.decoder().parameters().device().copy(here.view.data, piece.rows.data, here.view.bytes());
             for (int64_t i = 0; counts && i < piece.rows.count(); ++i) {
                 const int64_t row = piece.first_row + i / piece.rows.cols(),
                               col = piece.first_col + i % piece.rows.cols();
-                values[size_t(row * param.shape.cols() + col)] = element(piece.rows, i);
+                values[size_t(row * param.shape.cols() + col)] = element(here, i);
             }
         }
     }
@@ -117,6 +122,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};
+    whole.device = &host_device();
     whole.validated = c.validation_batch();
     whole.local_batches = c.local_batches * c.mesh.size(dp);
     MeshRun many(c, mesh), one(whole, mesh_of_one());

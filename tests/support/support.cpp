@@ -115,7 +115,9 @@ Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
         "XDG_CACHE_HOME=/dev/null ";  // the measured peak of a busy machine is not for the user's cache
     for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
     if (ranks > 0) command += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
-    command += quoted(COEUS_PROGRAM);
+    // another build of the program: with an emulated GPU, or a real one
+    const char* other = std::getenv("COEUS_TEST_PROGRAM");
+    command += quoted(other ? other : COEUS_PROGRAM);
     for (const std::string& argument : arguments) command += " " + quoted(argument);
     return run_shell(command + " < /dev/null");
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of an engine on the emulated GPU: what the CPU gives, in whatever order streams run; no address of the
-// GPU is followed by the host, and nothing is allocated in a step.
+// Steps of an engine on a GPU: what the CPU gives, in whatever order streams run, and nothing is allocated in
+// a step.
 #include "coeus/train/engine.hpp"
-#include "emulation/block.hpp"
-#include "emulation/runtime.hpp"
+#include "gpu/gpu.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 
@@ -55,7 +54,7 @@ Result train(const Device& device, Dtype compute, bool documents = false) {
     Result result;
     size_t before = 0;
     for (int64_t step = 1; step <= 3; ++step) {
-        if (step == 2) before = emulation::allocations();
+        if (step == 2) before = gpu_allocations();
         engine.begin_step(step, 1e-2, batch.valid_labels());
         engine.forward_backward(local_batch(batch, 0, 2));
         engine.forward_backward(local_batch(batch, 2, 2));
@@ -64,7 +63,7 @@ Result train(const Device& device, Dtype compute, bool documents = false) {
         result.norms.push_back(engine.scalars().grad_norm);
     }
     result.validation = engine.evaluate(local_batch(other, 0, 1));
-    result.allocations = emulation::allocations() - before;
+    result.allocations = gpu_allocations() - before;
     for (const Storage& storage : parameters.storages()) {
         OwnedTensor host(storage.master.dtype, storage.master.shape);
         device.copy(host.view.data, storage.master.data, host.view.bytes());
@@ -81,11 +80,10 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 }  // namespace
 
 TEST_CASE("training on a GPU is training on the CPU") {
-    const auto gpu = open_gpu(0);
     for (const bool documents : {false, true})
         for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
             INFO(name_of(compute) << (documents ? ", documents" : ""));
-            const Result cpu = train(host_device(), compute, documents), there = train(*gpu, compute, documents);
+            const Result cpu = train(host_device(), compute, documents), there = train(the_gpu(), compute, documents);
             const double bound = compute == Dtype::f32 ? 1e-5 : 2e-2;
             CHECK(difference(there.losses, cpu.losses) < bound);
             CHECK(difference(there.norms, cpu.norms) < bound);
@@ -96,12 +94,11 @@ TEST_CASE("training on a GPU is training on the CPU") {
 }
 
 TEST_CASE("training on a GPU has the same bits in any order of streams") {
-    const auto gpu = open_gpu(0);
-    emulation::set_seed(1);
-    const Result first = train(*gpu, Dtype::bf16);
+    set_order(1);
+    const Result first = train(the_gpu(), Dtype::bf16);
     for (uint64_t seed = 2; seed <= 4; ++seed) {
-        emulation::set_seed(seed);
-        const Result again = train(*gpu, Dtype::bf16);
+        set_order(seed);
+        const Result again = train(the_gpu(), Dtype::bf16);
         CHECK(again.losses == first.losses);
         CHECK(again.weights == first.weights);
     }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated GPU of tests/gpu.
+#include "gpu/gpu.hpp"
+
+#include "emulation/block.hpp"
+#include "emulation/runtime.hpp"
+
+namespace coeus::test {
+
+const Device& the_gpu() {
+    static const auto gpu = open_gpu(0);
+    return *gpu;
+}
+
+void set_order(uint64_t seed) {
+    emulation::set_seed(seed);
+}
+
+size_t gpu_allocations() {
+    return emulation::allocations();
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU's queues, and what is in its memory.
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/state/step_state.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/numbers.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <vector>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("a GPU: points of a queue are told apart, and may be long past") {
+    const Device& gpu = the_gpu();
+    Exec first(gpu), second(gpu);
+    Numbers a(gpu, 1), b(gpu, 0);
+    const Kernels& k = cuda_kernels();
+    std::vector<int64_t> points;
+    for (int i = 0; i < 100; ++i) {
+        k.add(first, b.memory, a.memory);
+        points.push_back(first.queue->mark());
+    }
+    second.queue->wait_for(*first.queue, points.back());
+    float value = 0;
+    second.queue->copy(&value, b.memory.view.data, sizeof value);
+    second.queue->finish();
+    CHECK(value == 100);
+    first.queue->finish(points.front());
+}
+
+TEST_CASE("a GPU: the scalars of a step are the host's when read, and the GPU's when written") {
+    const Device& gpu = the_gpu();
+    Exec exec(gpu);
+    exec.workspace = Arena(4096, "workspace", gpu.memory());
+    StepState state(gpu);
+    CHECK(state.last_read().clip == 1);
+    state.write(exec, {.learning_rate = 0.5, .loss_scale = 0.25, .step = 7});
+    const OwnedTensor losses(Dtype::f32, {4}, "losses", gpu.memory());
+    const std::vector<float> values = {1, 2, 3, 4};
+    gpu.copy(losses.view.data, values.data(), losses.view.bytes());
+    cuda_kernels().sum(exec, &state.scalars().loss, losses);
+    CHECK(state.read(exec).loss == 10);
+    CHECK(state.last_read().learning_rate == 0.5);
+    state.write(exec, {});
+    state.write(exec, {.step = 8});  // what is on its way is not overwritten
+    CHECK(state.read(exec).step == 8);
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of a GPU ask of it beside Coeus' own interfaces. They are built twice: for the emulated one
+// (tests/emulation), which draws the order of its threads and streams, and where there is CUDA for a real one.
+#pragma once
+
+#include "coeus/device/device.hpp"
+
+namespace coeus::test {
+
+/// The first one, opened once.
+const Device& the_gpu();
+/// Of threads and streams from now on, where it can be chosen.
+void set_order(uint64_t seed);
+/// Allocations of the GPU's memory and of pinned memory until now.
+size_t gpu_allocations();
+
+}  // namespace coeus::test

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that share a GPU, their tensors exchanged by way of the host, train as one rank on the CPU.
+#include "gpu/gpu.hpp"
+#include "support/mesh_factors.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("GPU: every mesh equals one rank on the CPU") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
+        // each axis alone on two ranks, then two and more together
+        if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
+        const std::vector<MeshVariant> variants = full_product({mesh});
+        // one case of each mesh, each time another choice of all that can be combined
+        MeshCase c = variants[++number * 97 % variants.size()].mesh_case();
+        c.types = {Dtype::f32, Dtype::f32};
+        c.device = &the_gpu();
+        set_order(number);
+        CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+    }
+}
+
+TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
+        MeshCase c = {.mesh = {.cp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
+        c.exchanges.context.exchange = exchange;
+        c.device = &the_gpu();
+        CHECK(differs_from_one_rank(c, world, 1, 1e-5, 2e-4) == "");
+    }
+    for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager}) {
+        MeshCase c = {.mesh = {.tp = 2}, .model = tiny_config(), .types = {Dtype::f32, Dtype::f32}};
+        c.exchanges.overlap_tokens = true;
+        c.streams = streams;
+        c.device = &the_gpu();
+        CHECK(differs_from_one_rank(c, world, 1, 1e-5, 2e-4) == "");
+    }
+}

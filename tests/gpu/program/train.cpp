@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on a GPU, as a user starts it.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const Arguments on_gpu = {"--device=cuda"}, on_cpu = {"--device=cpu"};
+
+fs::path write_data(const TemporaryFolder& folder) {
+    const fs::path file = folder / "tokens.h5";
+    write_token_file(file, {.tokens = learnable_tokens(60 * 17), .documents = {0, 7, 100, 300, 510, 1020}});
+    return file;
+}
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b, double bound) {
+    REQUIRE(a.size() == b.size());
+    for (size_t i = 0; i < a.size(); ++i) CHECK(relatively_close(a[i], b[i], bound));
+}
+
+}  // namespace
+
+TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--training.document_mask",   "--validation.enable",
+                            "--validation.freq=3",        "--validation.steps=1",
+                            "--training.global_batch_size=8", "--validation.dataset_path=" + data.string()};
+    train_tiny(folder / "cpu", data, more + on_cpu);
+    const Outcome run = train_tiny(folder / "gpu", data, more + on_gpu + Arguments{"--profile"});
+    CHECK_THAT(run.output, Contains("Computing on ") && Contains("(GPU 0 of "));
+    CHECK_THAT(run.output, Contains("Profile of rank 0") && Contains("attention_backward"));
+    CHECK_THAT(run.output, Contains("on the host"));
+    const MetricLines cpu = read_metrics(folder / "cpu"), gpu = read_metrics(folder / "gpu");
+    check_close(gpu.losses(), cpu.losses(), 1e-4);
+    REQUIRE(gpu.validations.size() == cpu.validations.size());
+    for (size_t i = 0; i < cpu.validations.size(); ++i)
+        CHECK(relatively_close(gpu.validations[i].loss, cpu.validations[i].loss, 1e-4));
+    CHECK(gpu.steps[0].memory_gib > 0);
+}
+
+TEST_CASE("GPU: checkpoints are written beside the training, and resumed there and on the CPU") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
+                            "--checkpoint.async_mode=async_with_pinned_mem"};
+    train_tiny(folder / "whole", data, more + on_gpu);
+    train_tiny(folder / "parts", data, more + on_gpu + Arguments{steps(4)});
+    fs::copy(folder / "parts", folder / "moved", fs::copy_options::recursive);
+    train_tiny(folder / "parts", data, more + on_gpu);
+    CHECK(differing_arrays(folder / "whole" / checkpoint_of(6), folder / "parts" / checkpoint_of(6)).empty());
+    const Outcome moved = train_tiny(folder / "moved", data, more + on_cpu);
+    CHECK_THAT(moved.output, Contains("Resuming from"));
+    check_close(read_metrics(folder / "moved").losses(), read_metrics(folder / "whole").losses(), 1e-4);
+}
+
+TEST_CASE("GPU: ranks share one, on any mesh") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--training.global_batch_size=4", "--training.local_batch_size=2"};
+    train_tiny(folder / "one", data, more + on_cpu);
+    const Arguments meshes[] = {{"--parallelism.data_parallel_shard_degree=2"},
+                                {"--parallelism.tensor_parallel_degree=2"},
+                                {"--parallelism.pipeline_parallel_degree=2"},
+                                {"--parallelism.context_parallel_degree=2"}};
+    for (const Arguments& mesh : meshes) {
+        INFO(mesh.front());
+        const Outcome run = train_tiny(folder / mesh.front(), data, more + on_gpu + mesh, 2);
+        CHECK_THAT(run.output, Contains("shared by 2 ranks"));
+        check_close(read_metrics(folder / mesh.front()).losses(), read_metrics(folder / "one").losses(), 1e-4);
+    }
+}
+
+TEST_CASE("GPU: 200 steps end where the CPU ends", "[.][long]") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {steps(200), "--lr_scheduler.warmup_steps=20"};
+    train_tiny(folder / "cpu", data, more + on_cpu);
+    train_tiny(folder / "gpu", data, more + on_gpu);
+    const MetricLines cpu = read_metrics(folder / "cpu"), gpu = read_metrics(folder / "gpu");
+    check_close(gpu.losses(), cpu.losses(), 2e-2);
+    CHECK(gpu.losses().back() < 0.8 * gpu.losses().front());
+}
+
+TEST_CASE("GPU: an exported model is the one that was trained") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=100", "--checkpoint.last_save_in_hf",
+                            "--checkpoint.last_save_model_only"};
+    train_tiny(folder / "run", data, more + on_gpu);
+    const fs::path hub = folder / "run/checkpoint/hf-00000006";
+    const Outcome same = run_coeus({"info", (folder / "run" / checkpoint_of(6)).string(), "--diff", hub.string()});
+    INFO(same.output);
+    CHECK(same.exit_code == 0);
+    // and a run starts from it
+    const Outcome next = train_tiny(folder / "next", data,
+                                    Arguments{"--checkpoint.enable", "--checkpoint.initial_load_in_hf",
+                                              "--checkpoint.initial_load_path=" + hub.string(), steps(1)} +
+                                        on_gpu);
+    CHECK_THAT(next.output, Contains("Starting from the weights of"));
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real GPU. Allocations are counted where the program calls CUDA's library for them.
+#include "gpu/gpu.hpp"
+
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+namespace {
+
+size_t allocations = 0;
+
+// The library's own function of this name.
+template <class Function>
+Function* library_function(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+    static const auto call = library_function<cudaError_t(void**, size_t)>("cudaMalloc");
+    ++allocations;
+    return call(memory, bytes);
+}
+
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+    static const auto call = library_function<cudaError_t(void**, size_t)>("cudaMallocHost");
+    ++allocations;
+    return call(memory, bytes);
+}
+
+namespace coeus::test {
+
+const Device& the_gpu() {
+    static const auto gpu = open_gpu(0);
+    return *gpu;
+}
+
+void set_order(uint64_t /*seed*/) {}
+
+size_t gpu_allocations() {
+    return allocations;
+}
+
+}  // namespace coeus::test
