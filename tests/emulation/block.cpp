@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulation/block.hpp"
 
+#include "emulation/mma.hpp"
+
 #include <boost/context/fiber.hpp>
 
 #include <sys/mman.h>
@@ -31,11 +33,21 @@ constexpr int warp_size = 32;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, left };
 
+// On its way to shared memory; zeros where it comes from nowhere.
+struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+};
+
 struct ThreadOfBlock {
     Thread at;
     State state = State::ready;
     unsigned mask = 0;           // of the warp barrier where it waits
     const char* what = "";       // what it waits for
+    Collective run = nullptr;    // what its warp will then do
+    void* operands = nullptr;    // its share of that
+    std::vector<Copy> copies;    // started, and not waited for
     fiber rest;                  // what it will do when it goes on
     void* fake_stack = nullptr;  // of the address sanitizer
 };
@@ -123,6 +135,7 @@ fiber run_thread(fiber&& scheduler) {
     ThreadOfBlock& thread = *current->running;
     try {
         if (!current->abandoned) (*current->body)();
+        if (!thread.copies.empty()) fail("a thread leaves while its copies are under way");
     } catch (const Abandoned&) {
     } catch (const std::exception& error) {
         current->failure = error.what();
@@ -147,6 +160,12 @@ void wait(State state, unsigned mask, const char* what) {
 
 using Lanes = std::span<ThreadOfBlock>;
 
+void run_together(Lanes warp, Collective run) {
+    void* operands[warp_size];
+    for (size_t lane = 0; lane < warp_size; ++lane) operands[lane] = warp[lane].operands;
+    run(operands);
+}
+
 // The lanes of a mask that all wait for each other go on. True where some do.
 bool release_lanes(Lanes warp) {
     bool any = false;
@@ -160,6 +179,7 @@ bool release_lanes(Lanes warp) {
                 !takes_part(lane) || (warp[lane].state == State::at_warp_barrier && warp[lane].mask == mask &&
                                       std::strcmp(warp[lane].what, thread.what) == 0);
         if (!complete) continue;
+        if (thread.run) run_together(warp, thread.run);
         for (size_t lane = 0; lane < warp.size(); ++lane)
             if (takes_part(lane)) warp[lane].state = State::ready;
         any = true;
@@ -271,6 +291,31 @@ void block_barrier() {
 void warp_barrier(unsigned mask, const char* what) {
     if ((mask >> thread().lane() & 1u) == 0) fail("a lane is not in its own mask");
     wait(State::at_warp_barrier, mask, what);
+}
+
+void warp_collective(Collective run, void* operands, const char* what) {
+    ThreadOfBlock& thread = *current->running;
+    if (thread.at.block_size.x % warp_size != 0) fail("a warp without all of its lanes");
+    thread.run = run;
+    thread.operands = operands;
+    warp_barrier(0xffffffffu, what);
+    thread.run = nullptr;
+}
+
+void copy_async(void* to, const void* from, size_t bytes) {
+    const auto is_aligned = [bytes](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
+    if (!is_aligned(to) || !is_aligned(from)) fail("a copy is not at a multiple of its size");
+    std::memset(to, 0xff, bytes);
+    current->running->copies.push_back({to, from, bytes});
+}
+
+void wait_for_copies() {
+    for (const Copy& copy : current->running->copies)
+        if (copy.from)
+            std::memcpy(copy.to, copy.from, copy.bytes);
+        else
+            std::memset(copy.to, 0, copy.bytes);
+    current->running->copies.clear();
 }
 
 std::byte* slot(int lane) {

@@ -4,7 +4,7 @@
 // not depend on the order of threads between two barriers is run in several, warps far ahead of others; what
 // the threads of a block share is new, of just the size asked for and full of NaN in every block, so that the
 // address sanitizer and the results show what is read or written wrongly. A barrier that not all threads
-// reach is an error.
+// reach is an error. Asynchronous copies arrive when they are waited for, and their place is NaN until then.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,10 @@ void run_grid(Index grid, Index block_size, size_t shared_bytes, const std::func
 void block_barrier();
 /// The lanes of the mask must come here, with the same mask, for the same purpose.
 void warp_barrier(unsigned mask, const char* what);
+
+/// What the 32 lanes of a warp do together: called once when all have come, with what each has given.
+using Collective = void (*)(void* const* lanes);
+void warp_collective(Collective run, void* operands, const char* what);
 
 constexpr size_t slot_bytes = 64;
 /// A place for each lane of the running warp.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "emulation/block.hpp"
+#include "emulation/mma.hpp"
 #include "emulation/runtime.hpp"
 
 #include <algorithm>

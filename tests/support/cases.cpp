@@ -357,6 +357,11 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
         list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
         list.push_back(attention_case({1, 35, 2, 1, 200, 0.07}, false, backward));
+        list.push_back(attention_case({2, 70, 4, 1, 48, 0.15}, true, backward, true));
+        list.push_back(attention_case({1, 140, 3, 3, 80, 0.11}, true, backward));
+        list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));
+        list.push_back(attention_case({1, 300, 1, 1, 32, 0.18}, true, backward, false, true));
+        list.push_back(attention_case({1, 75, 2, 1, 112, 0.1}, false, backward, true));
         // parts of sequences: the second half over all, two runs over all, runs over the same runs, all seen
         list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
         list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
@@ -364,6 +369,10 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 51, 2, 2, 12, 0.3, {51, 70}, {65}}, false, backward, false, true));
         list.push_back(
             attention_case({3, 7, 4, 2, 24, 0.2, {7, 50, 9}, {10, 0, 40}}, false, backward, true, true));
+        list.push_back(
+            attention_case({1, 160, 2, 1, 64, 0.125, {160, 80, 160}, {400}}, false, backward, true));
+        list.push_back(attention_case({1, 90, 2, 1, 128, 0.09, {90, 45, 90}, {200, 0, 35}}, true, backward,
+                                      false, true));
     }
     list.push_back(merge_attention_case(1, 1, 1));
     list.push_back(merge_attention_case(53, 3, 7));

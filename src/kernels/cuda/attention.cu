@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, forward, for any head width and either type: a block for 32 queries of a head; tiles of
-// keys pass by, and a running maximum and sum rescale what was summed before (Dao et al. 2022,
-// FlashAttention, algorithm 1).
-#include "attention_tiles.hpp"
+// Causal attention, forward, for any head width and either type (attention_mma.cu: on tensor cores): a block
+// for 32 queries of a head; tiles of keys pass by, and a running maximum and sum rescale what was summed
+// before (Dao et al. 2022, FlashAttention, algorithm 1).
+#include "attention_mma.hpp"
 #include "cuda.hpp"
 
 #include <cmath>
@@ -112,6 +112,8 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     check_attention(q, k, v, lse, s);
     require(out.rows() == q.rows() && out.cols() == q.cols(),
             "attention: output and queries differ in shape");
+    if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
+        return attention_mma(exec, out, lse, q, k, v, document_start, s);
     const Grid grid = {
         dim3(blocks_for(div_ceil(s.sequence, tile_side)), blocks_for(s.heads), blocks_for(s.batch)),
         attention_threads, size_t(3 * tile_floats(s.head_dim) + tile_side * tile_side) * sizeof(float)};

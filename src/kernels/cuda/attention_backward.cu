@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention, backward. Scores are computed again, twice: by blocks of 32 keys, which sum dk and dv
-// over the queries of all heads that share them, and by blocks of 32 queries, which sum dq over the keys. No
-// atomics. With P = softmax(scale q k^T), delta = rowsum(dout out):
+// Causal attention, backward, for any head width and either type (attention_mma_backward.cu: on tensor
+// cores). Scores are computed again, twice: by blocks of 32 keys, which sum dk and dv over the queries of all
+// heads that share them, and by blocks of 32 queries, which sum dq over the keys. No atomics. With P =
+// softmax(scale q k^T), delta = rowsum(dout out):
 //   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k   (Dao et al. 2022,
 //   FlashAttention, algorithm 4)
-#include "attention_tiles.hpp"
+#include "attention_mma.hpp"
 #include "cuda.hpp"
 
 #include <cmath>
@@ -27,14 +28,10 @@ __global__ void delta_kernel(float* delta, Heads<const T> dout, Heads<const T> o
     if (team.first()) delta[head * tokens + t] = sum;
 }
 
-/// Statistics of a tile's queries and the keys that they see.
+/// Statistics of a query and the keys that it sees.
 struct QueryRow {
     float lse, delta;
     SeenKeys seen;
-};
-struct Statistics {
-    const float *lse, *delta;
-    Documents documents;
 };
 __device__ inline QueryRow query_row(const Statistics& statistics, const AttentionShape& s, int64_t sequence,
                                      int64_t head, int64_t query) {
@@ -187,6 +184,8 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
                delta_kernel<T>, delta.as<float>(), heads_of<const T>(dout, s), heads_of<const T>(out, s), s);
         const Statistics statistics = {lse.as<const float>(), delta.as<const float>(),
                                        documents_of(document_start, s)};
+        if (tensor_cores_fit(q.dtype, s, {waiting, dk, dv, dout, q, k, v}))
+            return attention_backward_mma(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
         dispatch_out<T>(dq.dtype, [&]<class O>(O) {
             all_gradients<O, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
         });

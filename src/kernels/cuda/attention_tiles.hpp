@@ -45,6 +45,12 @@ inline Documents documents_of(const Tensor& document_start, const AttentionShape
     return {document_start.as<const int32_t>(), document_start.count() / s.batch};
 }
 
+/// What a backward knows of its queries: log of the sum of exp of the scores, rowsum(dout out), [H, T].
+struct Statistics {
+    const float *lse, *delta;
+    Documents documents;
+};
+
 /// The keys [start, stop) that a query sees.
 struct SeenKeys {
     int64_t start, stop;

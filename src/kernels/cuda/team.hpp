@@ -13,8 +13,10 @@ namespace coeus::cuda {
 
 #ifdef __CUDACC__
 #define COEUS_UNROLL _Pragma("unroll")
+#define COEUS_NO_UNROLL _Pragma("unroll 1")
 #else
 #define COEUS_UNROLL
+#define COEUS_NO_UNROLL
 #endif
 
 constexpr unsigned whole_warp = 0xffffffffu;

@@ -68,16 +68,18 @@ TEST_CASE("CUDA kernels take more rows than a grid has blocks across") {
 TEST_CASE("a query that is not finite shows in its output, on the CPU and on CUDA") {
     const AttentionShape s = {1, 40, 1, 1, 8, 0.3};
     for (const Kernels* kernels : {&cpu_kernels(), &cuda_kernels()})
-        for (const bool cached : {false, true}) {
-            KernelCase c = cached ? attention_cached_case(s, 1, 0) : attention_case(s, false, false);
-            const size_t q = cached ? 3 : 2;
-            const Operands operands = prepared_operands(c, Dtype::f32, Dtype::f32);
-            for (int64_t j = 0; j < s.head_dim; ++j) set_element(operands[q], j, std::nan(""));
-            const Kernels& dry = kernels == &cpu_kernels() ? dry_kernels() : dry_cuda_kernels();
-            Exec exec = planned_exec(c, operands, 1, dry);
-            c.call(*kernels, exec, operands);
-            INFO((kernels == &cpu_kernels() ? "CPU" : "CUDA") << (cached ? ", cached" : ""));
-            CHECK(std::isnan(element(operands[0], 0)));
-            if (!cached) CHECK(std::isfinite(element(operands[0], s.head_dim)));  // the next query
-        }
+        for (const bool cached : {false, true})
+            for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
+                KernelCase c = cached ? attention_cached_case(s, 1, 0) : attention_case(s, false, false);
+                const size_t q = cached ? 3 : 2;
+                const Operands operands = prepared_operands(c, type, type);
+                for (int64_t j = 0; j < s.head_dim; ++j) set_element(operands[q], j, std::nan(""));
+                const Kernels& dry = kernels == &cpu_kernels() ? dry_kernels() : dry_cuda_kernels();
+                Exec exec = planned_exec(c, operands, 1, dry);
+                c.call(*kernels, exec, operands);
+                INFO((kernels == &cpu_kernels() ? "CPU" : "CUDA")
+                     << (cached ? ", cached, " : ", ") << name_of(type));
+                CHECK(std::isnan(element(operands[0], 0)));
+                if (!cached) CHECK(std::isfinite(element(operands[0], s.head_dim)));  // the next query
+            }
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention on tensor cores, forward: a block for 128 queries of a head, 32 of them to a warp, which
+// keeps their running maxima, sums and outputs in registers while tiles of keys and values pass by (Dao 2023,
+// FlashAttention-2, algorithm 1).
+#include "attention_mma.hpp"
+
+#include <limits>
+
+namespace coeus::cuda {
+
+namespace {
+
+constexpr int row_tiles = 2, warp_queries = row_tiles * mma_rows, block_queries = mma_warps * warp_queries;
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+/// The queries, two pairs of tiles that pass by, and the keys that each query sees.
+template <int width>
+constexpr int64_t shared_bytes() {
+    return (mma_tile_elements(width, block_queries) + 2 * PassingTiles<width>::elements) *
+               int64_t(sizeof(bf16)) +
+           block_queries * int64_t(sizeof(RowRange));
+}
+
+/// Sum, or the largest that is a number, over the 4 lanes of a row.
+__device__ inline float quad_sum(float value) {
+    value += __shfl_xor_sync(whole_warp, value, 1);
+    return value + __shfl_xor_sync(whole_warp, value, 2);
+}
+__device__ inline float quad_largest(float value) {
+    value = fmaxf(value, __shfl_xor_sync(whole_warp, value, 1));
+    return fmaxf(value, __shfl_xor_sync(whole_warp, value, 2));
+}
+
+/// What a lane knows of one of its rows.
+struct QueryState {
+    float maximum = minus_infinity;  ///< of the scores so far, before scaling
+    float sum = 0;                   ///< of this lane's weights, relative to 2^(factor maximum)
+};
+
+template <int column_tiles>
+__device__ void hide(Sums (&scores)[column_tiles], int half, int first_key, const RowRange& seen) {
+    COEUS_UNROLL
+    for (int c = 0; c < column_tiles; ++c) {
+        COEUS_UNROLL
+        for (int j = 0; j < 2; ++j) {
+            const int key = first_key + c * 8 + Lane().column + j;
+            if (key < seen.begin || key >= seen.end) scores[c].values[2 * half + j] = minus_infinity;
+        }
+    }
+}
+
+/// Scores to weights; outputs so far to the new maximum. NaN is never the maximum, and stays.
+template <int column_tiles, int output_tiles>
+__device__ void update(QueryState& state, Sums (&scores)[column_tiles], Sums (&outputs)[output_tiles],
+                       int half, float factor) {
+    float largest = state.maximum;
+    COEUS_UNROLL
+    for (int c = 0; c < column_tiles; ++c)
+        largest = fmaxf(largest, fmaxf(scores[c].values[2 * half], scores[c].values[2 * half + 1]));
+    largest = quad_largest(largest);
+    // where nothing has been seen yet, everything is 2^-infinity
+    const float base = largest == minus_infinity ? 0.0f : factor * largest;
+    const float shrink = power_of_2(factor * state.maximum - base);
+    float total = 0;
+    COEUS_UNROLL
+    for (int c = 0; c < column_tiles; ++c) {
+        COEUS_UNROLL
+        for (int j = 0; j < 2; ++j) {
+            float& score = scores[c].values[2 * half + j];
+            score = power_of_2(factor * score - base);
+            total += score;
+        }
+    }
+    state.maximum = largest;
+    state.sum = state.sum * shrink + total;
+    COEUS_UNROLL
+    for (int c = 0; c < output_tiles; ++c) {
+        outputs[c].values[2 * half] *= shrink;
+        outputs[c].values[2 * half + 1] *= shrink;
+    }
+}
+
+template <class O, int width>
+__global__ void __launch_bounds__(mma_threads)
+    attention_mma_kernel(Heads<O> out, float* lse, Heads<const bf16> q, Heads<const bf16> k,
+                         Heads<const bf16> v, Documents documents, AttentionShape s) {
+    using Passing = PassingTiles<width>;
+    constexpr int column_tiles = Passing::rows / 8;
+    const int64_t head = blockIdx.y, sequence = blockIdx.z, kv_head = head / (s.heads / s.kv_heads);
+    const int d = int(s.head_dim), queries = int(s.sequence), keys = int(s.keys().count);
+    const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, d);
+    const int32_t* const document_start = documents.of(sequence);
+    bf16* const query_tile = reinterpret_cast<bf16*>(shared_memory());
+    bf16* const passing = query_tile + mma_tile_elements(width, block_queries);
+    RowRange* const seen = reinterpret_cast<RowRange*>(passing + 2 * Passing::elements);
+
+    // the last queries see most: they begin first
+    const int first = int(gridDim.x - 1 - blockIdx.x) * block_queries;
+    const int warp_row = int(threadIdx.x) / warp_size * warp_queries, own = first + warp_row;
+    const auto last_of = [&](int begin, int count) {
+        return (begin + count < queries ? begin + count : queries) - 1;
+    };
+    const RowRange seen_by_block =
+        reach_of_queries(s, document_start, first, last_of(first, block_queries)).some;
+    const Reach reach = own < queries ? reach_of_queries(s, document_start, own, last_of(own, warp_queries))
+                                      : Reach{{0, 0}, {0, 0}};
+    const Lane lane;
+    const auto query_of = [&](int r, int half) { return own + r * mma_rows + half * 8 + lane.row; };
+
+    static_assert(block_queries == mma_threads);
+    seen[threadIdx.x] = seen_by(s, document_start, first + int(threadIdx.x));
+
+    const float factor = float(s.scale * log2_e);
+    QueryState states[row_tiles][2];
+    Sums outputs[row_tiles][width / 8] = {}, scores[row_tiles][column_tiles];
+    start_rows<width, block_queries>(query_tile, q.of(sequence, head, d), first, queries, d);
+    Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, d);
+    for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
+        wait_for_copies();
+        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        const Passing pair(passing + turn * Passing::elements);
+        if (const int next = key + Passing::rows; next < seen_by_block.end)
+            Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, d);
+        if (!reach.some.meets(key, Passing::rows)) continue;
+        multiply_rows<width>(scores, query_tile + warp_row * tile_pitch(width), pair.first);
+        const bool sees_all = reach.all.contains(key, Passing::rows);
+        COEUS_UNROLL
+        for (int r = 0; r < row_tiles; ++r) {
+            COEUS_UNROLL
+            for (int half = 0; half < 2; ++half) {
+                if (!sees_all) hide(scores[r], half, key, seen[query_of(r, half) - first]);
+                update(states[r][half], scores[r], outputs[r], half, factor);
+            }
+        }
+        add_weighted_tile<width>(outputs, scores, pair.second);
+    }
+    wait_for_copies();  // where no query sees a key
+    COEUS_UNROLL
+    for (int r = 0; r < row_tiles; ++r) {
+        COEUS_UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const int query = query_of(r, half);
+            const float sum = quad_sum(states[r][half].sum);
+            if (query >= queries) continue;
+            put_sums<width>(out.of(sequence, head, d).row(query), outputs[r], half, sum == 0 ? 0.0f : 1 / sum,
+                            d, false);
+            if (lane.column == 0)
+                lse[(head * s.batch + sequence) * s.sequence + query] =
+                    sum == 0 ? minus_infinity
+                             : (factor * states[r][half].maximum + log2f(sum)) / float(log2_e);
+        }
+    }
+}
+
+}  // namespace
+
+void attention_mma(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                   const AttentionShape& s) {
+    dispatch_out<bf16>(out.dtype, [&]<class O>(O) {
+        dispatch_width(s.head_dim, [&]<int width>(std::integral_constant<int, width>) {
+            static_assert(shared_bytes<width>() <= most_shared_bytes);
+            launch(exec, "attention_mma",
+                   mma_grid(s.sequence, block_queries, s.heads, s, shared_bytes<width>()),
+                   attention_mma_kernel<O, width>, heads_of<O>(out, s), lse.as<float>(),
+                   heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
+                   documents_of(document_start, s), s);
+        });
+    });
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on tensor cores, for operands in bf16: when it is chosen, and what its kernels share. A block of
+// four warps owns rows (queries, or keys where their gradients are summed); tiles of the other side pass by
+// in pairs, two pairs in shared memory, so that one arrives while the other is worked on. A warp has its own
+// rows of scores in registers, from the product that makes them to the one that uses them.
+#pragma once
+
+#include "attention_tiles.hpp"
+#include "mma.hpp"
+
+namespace coeus::cuda {
+
+constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
+/// Rows of a product on tensor cores, and the elements that are moved together.
+constexpr int mma_rows = 16, piece = 8;
+constexpr int64_t widest_mma_head = 128;
+
+/// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, and rows of all
+/// operands that begin at multiples of 16 bytes.
+inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
+    const auto in_pieces = [](const Tensor& t) {
+        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
+    };
+    return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head && s.scale > 0 &&
+           std::all_of(operands.begin(), operands.end(), in_pieces);
+}
+
+/// As Cuda::attention, where tensor_cores_fit.
+void attention_mma(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
+                   const AttentionShape& s);
+/// As Cuda::attention_backward, where tensor_cores_fit; dq is not the memory of q.
+void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
+                            const Statistics& statistics, Tensor q, Tensor k, Tensor v,
+                            const AttentionShape& s, bool accumulate);
+
+/// Calls f with an integral constant: the width of a head with the zero columns that fill it up.
+template <class F>
+void dispatch_width(int64_t head_dim, F&& f) {
+    if (head_dim <= 32) return f(std::integral_constant<int, 32>());
+    if (head_dim <= 64) return f(std::integral_constant<int, 64>());
+    if (head_dim <= 96) return f(std::integral_constant<int, 96>());
+    f(std::integral_constant<int, widest_mma_head>());
+}
+
+/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in the 99
+/// KiB that a block may have on sm_89, and the sums in registers.
+constexpr int passing_rows(int width) {
+    return width <= 64 ? 64 : 32;
+}
+constexpr int64_t most_shared_bytes = 99 << 10;
+
+/// Rows of tiles are an odd number of pieces apart: eight rows that ldmatrix reads at once, at one column,
+/// lie in eight different groups of four banks, whatever the width.
+constexpr int tile_pitch(int width) {
+    static_assert(piece * sizeof(bf16) == 16);
+    return width + piece;
+}
+constexpr int mma_tile_elements(int width, int rows) {
+    return rows * tile_pitch(width);
+}
+
+/// Starts to copy rows [first, first + rows) of a head to a tile; zeros from `end` on, and beyond the head's
+/// width. By all threads of the block.
+template <int width, int rows>
+__device__ void start_rows(bf16* tile, HeadRows<const bf16> from, int first, int end, int head_dim) {
+    constexpr int pieces = width / piece;
+    static_assert(rows * pieces % mma_threads == 0);
+    // unrolled, its addresses would take registers that sums need
+    COEUS_NO_UNROLL
+    for (int i = 0; i < rows * pieces / mma_threads; ++i) {
+        const int at = int(threadIdx.x) + i * mma_threads, row = at / pieces, column = at % pieces * piece;
+        const bool is_there = first + row < end && column < head_dim;
+        copy_async<16>(tile + row * tile_pitch(width) + column,
+                       is_there ? from.row(first + row) + column : from.data, !is_there);
+    }
+}
+
+/// Two operands' rows that pass by: keys and values, or queries and the gradients of their outputs.
+template <int width>
+struct PassingTiles {
+    static constexpr int rows = passing_rows(width), elements = 2 * mma_tile_elements(width, rows);
+    bf16 *first, *second;
+    __device__ explicit PassingTiles(bf16* memory)
+        : first(memory), second(memory + mma_tile_elements(width, rows)) {}
+    __device__ void start(HeadRows<const bf16> one, HeadRows<const bf16> other, int row, int end,
+                          int head_dim) const {
+        start_rows<width, rows>(first, one, row, end, head_dim);
+        start_rows<width, rows>(second, other, row, end, head_dim);
+    }
+};
+
+/// The lane as the fragments have it.
+struct Lane {
+    int lane = int(threadIdx.x) % warp_size, row = lane / 4, column = lane % 4 * 2;
+};
+
+/// scores = own rows times the rows of another tile, transposed.
+template <int width, int row_tiles, int column_tiles>
+__device__ void multiply_rows(Sums (&scores)[row_tiles][column_tiles], const bf16* own, const bf16* other) {
+    constexpr int pitch = tile_pitch(width);
+    const int lane = Lane().lane;
+    own += lane % 16 * pitch + lane / 16 * piece;
+    other += (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * piece;
+    COEUS_UNROLL
+    for (int r = 0; r < row_tiles; ++r) {
+        COEUS_UNROLL
+        for (int c = 0; c < column_tiles; ++c) scores[r][c] = {};
+    }
+    COEUS_UNROLL
+    for (int k = 0; k < width; k += 16) {
+        Fragment a[row_tiles];
+        COEUS_UNROLL
+        for (int r = 0; r < row_tiles; ++r) a[r] = load_matrices(own + r * mma_rows * pitch + k);
+        COEUS_UNROLL
+        for (int c = 0; c < column_tiles; c += 2) {
+            const Fragment b = load_matrices(other + c * 8 * pitch + k);
+            COEUS_UNROLL
+            for (int r = 0; r < row_tiles; ++r) {
+                multiply_add(scores[r][c], a[r], b.parts[0], b.parts[1]);
+                multiply_add(scores[r][c + 1], a[r], b.parts[2], b.parts[3]);
+            }
+        }
+    }
+}
+
+/// Sums as an operand: where a lane has the elements of two of them is where it must have those of 16x16.
+__device__ inline Fragment rounded(const Sums& left, const Sums& right) {
+    return {{pair_of(left.values[0], left.values[1]), pair_of(left.values[2], left.values[3]),
+             pair_of(right.values[0], right.values[1]), pair_of(right.values[2], right.values[3])}};
+}
+
+/// sums += weights, rounded to bf16, times the rows of a tile.
+template <int width, int row_tiles, int column_tiles>
+__device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
+                                  const Sums (&weights)[row_tiles][column_tiles], const bf16* rows) {
+    constexpr int pitch = tile_pitch(width);
+    const int lane = Lane().lane;
+    rows += lane % 16 * pitch + lane / 16 * piece;
+    COEUS_UNROLL
+    for (int k = 0; k < column_tiles; k += 2) {
+        Fragment a[row_tiles];
+        COEUS_UNROLL
+        for (int r = 0; r < row_tiles; ++r) a[r] = rounded(weights[r][k], weights[r][k + 1]);
+        COEUS_UNROLL
+        for (int c = 0; c < width / 8; c += 2) {
+            const Fragment b = load_matrices_transposed(rows + k * 8 * pitch + c * 8);
+            COEUS_UNROLL
+            for (int r = 0; r < row_tiles; ++r) {
+                multiply_add(sums[r][c], a[r], b.parts[0], b.parts[1]);
+                multiply_add(sums[r][c + 1], a[r], b.parts[2], b.parts[3]);
+            }
+        }
+    }
+}
+
+/// Two adjacent elements of a result.
+template <class O>
+__device__ void put_pair(O* to, float first, float second, bool accumulate) {
+    if (accumulate) {
+        const Pack<O, 2> old = load_pack<2>(to);
+        first += load(old.values[0]);
+        second += load(old.values[1]);
+    }
+    store_pack<2>(to, Pack<O, 2>{{store<O>(first), store<O>(second)}});
+}
+
+/// A lane's part of row `half` (0, or 1: 8 further down) of sums, times a factor.
+template <int width, class O>
+__device__ void put_sums(O* to, const Sums (&sums)[width / 8], int half, float factor, int head_dim,
+                         bool accumulate) {
+    COEUS_UNROLL
+    for (int c = 0; c < width / 8; ++c)
+        if (const int column = c * 8 + Lane().column; column < head_dim)
+            put_pair(to + column, factor * sums[c].values[2 * half], factor * sums[c].values[2 * half + 1],
+                     accumulate);
+}
+
+/// Rows [begin, end).
+struct RowRange {
+    int begin, end;
+    __device__ bool meets(int first, int count) const { return first < end && first + count > begin; }
+    __device__ bool contains(int first, int count) const { return first >= begin && first + count <= end; }
+};
+/// Of the other side: those that some of certain rows see or are seen by, and those of which this is true for
+/// all of them.
+struct Reach {
+    RowRange some, all;
+};
+
+/// The keys that a query sees; none, for one beyond the last.
+__device__ inline RowRange seen_by(const AttentionShape& s, const int32_t* document_start, int query) {
+    if (query >= s.sequence) return {0, 0};
+    const SeenKeys seen = seen_keys(s, document_start, query);
+    return {int(seen.start), int(seen.stop)};
+}
+
+/// Of the keys, for queries [first, last]: causal masks and documents let both ends of what a query sees only
+/// grow.
+__device__ inline Reach reach_of_queries(const AttentionShape& s, const int32_t* document_start, int first,
+                                         int last) {
+    const SeenKeys least = seen_keys(s, document_start, first), most = seen_keys(s, document_start, last);
+    return {{int(least.start), int(most.stop)}, {int(most.start), int(least.stop)}};
+}
+
+/// A block for so many rows of each head and sequence.
+inline Grid mma_grid(int64_t rows, int block_rows, int64_t heads, const AttentionShape& s, int64_t bytes) {
+    return {dim3(blocks_for(div_ceil(rows, block_rows)), blocks_for(heads), blocks_for(s.batch)), mma_threads,
+            size_t(bytes)};
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention on tensor cores, backward, as attention_backward.cu has it: blocks of 64 queries sum dq
+// over the tiles of keys that pass by, blocks of 64 keys sum dk and dv over the tiles of queries of all heads
+// that share them, one after the other. Both make a warp's scores and products with their own rows on the
+// left, so that what they sum needs nothing from other warps:
+//   queries: S = q k^T, dP = dout v^T, dq += dS k      keys: S^T = k q^T, dP^T = v dout^T, dv += P^T dout,
+//   dk += dS^T q
+#include "attention_mma.hpp"
+
+namespace coeus::cuda {
+
+namespace {
+
+constexpr int block_rows = mma_warps * mma_rows;
+
+/// Two tiles of own rows, two pairs that pass by, and lse and delta of the queries in each pair.
+template <int width>
+constexpr int64_t shared_bytes() {
+    return (2 * mma_tile_elements(width, block_rows) + 2 * PassingTiles<width>::elements) *
+               int64_t(sizeof(bf16)) +
+           4 * passing_rows(width) * int64_t(sizeof(float));
+}
+
+/// A query's score and its product of dout and v become P and dS, but for the scale.
+__device__ inline void weigh(float& score, float& product, float factor, float lse, float delta) {
+    score = power_of_2(factor * score - float(log2_e) * lse);
+    product = score * (product - delta);
+}
+
+/// Zero where `is_hidden(row, column)`, of the lane's two rows (0 and 1) and of the columns of the tile.
+template <int column_tiles, class F>
+__device__ void hide(Sums (&weights)[column_tiles], Sums (&products)[column_tiles], F&& is_hidden) {
+    COEUS_UNROLL
+    for (int c = 0; c < column_tiles; ++c) {
+        COEUS_UNROLL
+        for (int i = 0; i < 4; ++i)
+            if (is_hidden(i / 2, c * 8 + Lane().column + i % 2))
+                weights[c].values[i] = products[c].values[i] = 0;
+    }
+}
+
+template <class O, int width>
+__global__ void __launch_bounds__(mma_threads)
+    query_gradients_mma_kernel(Heads<O> dq, Heads<const bf16> dout, Statistics statistics,
+                               Heads<const bf16> q, Heads<const bf16> k, Heads<const bf16> v,
+                               AttentionShape s, bool accumulate) {
+    using Passing = PassingTiles<width>;
+    constexpr int column_tiles = Passing::rows / 8;
+    const int64_t head = blockIdx.y, sequence = blockIdx.z, kv_head = head / (s.heads / s.kv_heads);
+    const int d = int(s.head_dim), queries = int(s.sequence), keys = int(s.keys().count);
+    const HeadRows<const bf16> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, d);
+    const int32_t* const document_start = statistics.documents.of(sequence);
+    bf16* const query_tile = reinterpret_cast<bf16*>(shared_memory());
+    bf16* const dout_tile = query_tile + mma_tile_elements(width, block_rows);
+    bf16* const passing = dout_tile + mma_tile_elements(width, block_rows);
+
+    const int first = int(gridDim.x - 1 - blockIdx.x) * block_rows;
+    const int warp_row = int(threadIdx.x) / warp_size * mma_rows, own = first + warp_row;
+    const auto last_of = [&](int begin, int count) {
+        return (begin + count < queries ? begin + count : queries) - 1;
+    };
+    const RowRange seen_by_block =
+        reach_of_queries(s, document_start, first, last_of(first, block_rows)).some;
+    const Reach reach = own < queries ? reach_of_queries(s, document_start, own, last_of(own, mma_rows))
+                                      : Reach{{0, 0}, {0, 0}};
+    RowRange seen[2] = {};
+    float lse[2] = {}, delta[2] = {};
+    COEUS_UNROLL
+    for (int half = 0; half < 2; ++half) {
+        const int query = own + Lane().row + half * 8;
+        if (query >= queries) continue;
+        const int64_t at = (head * s.batch + sequence) * s.sequence + query;
+        seen[half] = seen_by(s, document_start, query);
+        lse[half] = statistics.lse[at];
+        delta[half] = statistics.delta[at];
+    }
+
+    const float factor = float(s.scale * log2_e);
+    Sums sums[1][width / 8] = {}, scores[1][column_tiles], products[1][column_tiles];
+    start_rows<width, block_rows>(query_tile, q.of(sequence, head, d), first, queries, d);
+    start_rows<width, block_rows>(dout_tile, dout.of(sequence, head, d), first, queries, d);
+    Passing(passing).start(k_rows, v_rows, seen_by_block.begin, keys, d);
+    for (int key = seen_by_block.begin, turn = 0; key < seen_by_block.end; key += Passing::rows, turn ^= 1) {
+        wait_for_copies();
+        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        const Passing pair(passing + turn * Passing::elements);
+        if (const int next = key + Passing::rows; next < seen_by_block.end)
+            Passing(passing + (turn ^ 1) * Passing::elements).start(k_rows, v_rows, next, keys, d);
+        if (!reach.some.meets(key, Passing::rows)) continue;
+        multiply_rows<width>(scores, query_tile + warp_row * tile_pitch(width), pair.first);
+        multiply_rows<width>(products, dout_tile + warp_row * tile_pitch(width), pair.second);
+        COEUS_UNROLL
+        for (int c = 0; c < column_tiles; ++c) {
+            COEUS_UNROLL
+            for (int i = 0; i < 4; ++i)
+                weigh(scores[0][c].values[i], products[0][c].values[i], factor, lse[i / 2], delta[i / 2]);
+        }
+        if (!reach.all.contains(key, Passing::rows))
+            hide(scores[0], products[0], [&](int half, int column) {
+                return key + column < seen[half].begin || key + column >= seen[half].end;
+            });
+        add_weighted_tile<width>(sums, products, pair.first);
+    }
+    wait_for_copies();  // where no query sees a key
+    COEUS_UNROLL
+    for (int half = 0; half < 2; ++half)
+        if (const int query = own + Lane().row + half * 8; query < queries)
+            put_sums<width>(dq.of(sequence, head, d).row(query), sums[0], half, float(s.scale), d,
+                            accumulate);
+}
+
+/// The first of `count` rows for which something holds that holds for all after it; `count` where for none.
+template <class F>
+__device__ int first_where(int count, F&& holds) {
+    int begin = 0, end = count;
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (holds(middle))
+            end = middle;
+        else
+            begin = middle + 1;
+    }
+    return begin;
+}
+
+/// Of the queries, for keys [first, last].
+__device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* document_start, int first,
+                                      int last) {
+    const SequencePart queries = s.queries(), keys = s.keys();
+    const auto before_documents_after = [&](int64_t index) {
+        if (!document_start) return int(queries.count);
+        return first_where(int(queries.count),
+                           [&](int query) { return document_start[queries.index(query)] > index; });
+    };
+    const int64_t first_index = keys.index(first), last_index = keys.index(last);
+    return {{int(queries.below(first_index)), before_documents_after(last_index)},
+            {int(queries.below(last_index)), before_documents_after(first_index)}};
+}
+
+template <class O, int width>
+__global__ void __launch_bounds__(mma_threads)
+    key_gradients_mma_kernel(Heads<O> dk, Heads<O> dv, Heads<const bf16> dout, Statistics statistics,
+                             Heads<const bf16> q, Heads<const bf16> k, Heads<const bf16> v, AttentionShape s,
+                             bool accumulate) {
+    using Passing = PassingTiles<width>;
+    constexpr int column_tiles = Passing::rows / 8;
+    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, group = s.heads / s.kv_heads;
+    const int d = int(s.head_dim), queries = int(s.sequence), keys = int(s.keys().count);
+    const int32_t* const document_start = statistics.documents.of(sequence);
+    bf16* const key_tile = reinterpret_cast<bf16*>(shared_memory());
+    bf16* const value_tile = key_tile + mma_tile_elements(width, block_rows);
+    bf16* const passing = value_tile + mma_tile_elements(width, block_rows);
+    float* const row_statistics = reinterpret_cast<float*>(passing + 2 * Passing::elements);
+
+    const int first = int(blockIdx.x) * block_rows;
+    const int warp_row = int(threadIdx.x) / warp_size * mma_rows, own = first + warp_row;
+    const auto last_of = [&](int begin, int count) {
+        return (begin + count < keys ? begin + count : keys) - 1;
+    };
+    const RowRange seeing_block = reach_of_keys(s, document_start, first, last_of(first, block_rows)).some;
+    const Reach reach =
+        own < keys ? reach_of_keys(s, document_start, own, last_of(own, mma_rows)) : Reach{{0, 0}, {0, 0}};
+    int64_t key_index[2];
+    for (int half = 0; half < 2; ++half) key_index[half] = s.keys().index(own + Lane().row + half * 8);
+
+    // the tiles of queries of one head, then of the next
+    const int seeing = seeing_block.end - seeing_block.begin;
+    const int tiles = seeing > 0 ? (seeing + Passing::rows - 1) / Passing::rows : 0;
+    const auto start = [&](int tile) {
+        const int64_t head = kv_head * group + tile / tiles;
+        const int query = seeing_block.begin + tile % tiles * Passing::rows;
+        Passing(passing + tile % 2 * Passing::elements)
+            .start(q.of(sequence, head, d), dout.of(sequence, head, d), query, queries, d);
+        float* const to = row_statistics + tile % 2 * (2 * Passing::rows);
+        const int64_t at = (head * s.batch + sequence) * s.sequence;
+        if (const int i = int(threadIdx.x) % Passing::rows; int(threadIdx.x) < 2 * Passing::rows) {
+            const float* const from =
+                (int(threadIdx.x) < Passing::rows ? statistics.lse : statistics.delta) + at;
+            const bool is_there = query + i < queries;
+            copy_async<4>(to + threadIdx.x, is_there ? from + query + i : from, !is_there);
+        }
+    };
+
+    const float factor = float(s.scale * log2_e);
+    Sums dk_sums[1][width / 8] = {}, dv_sums[1][width / 8] = {}, scores[1][column_tiles],
+                            products[1][column_tiles];
+    start_rows<width, block_rows>(key_tile, k.of(sequence, kv_head, d), first, keys, d);
+    start_rows<width, block_rows>(value_tile, v.of(sequence, kv_head, d), first, keys, d);
+    if (tiles > 0) start(0);
+    for (int tile = 0; tile < tiles * int(group); ++tile) {
+        wait_for_copies();
+        __syncthreads();  // this pair is there, and nobody works on the other one any more
+        const Passing pair(passing + tile % 2 * Passing::elements);
+        if (tile + 1 < tiles * int(group)) start(tile + 1);
+        const int query = seeing_block.begin + tile % tiles * Passing::rows;
+        if (!reach.some.meets(query, Passing::rows)) continue;
+        multiply_rows<width>(scores, key_tile + warp_row * tile_pitch(width), pair.first);
+        multiply_rows<width>(products, value_tile + warp_row * tile_pitch(width), pair.second);
+        const float* const lse = row_statistics + tile % 2 * (2 * Passing::rows) + Lane().column;
+        const float* const delta = lse + Passing::rows;
+        COEUS_UNROLL
+        for (int c = 0; c < column_tiles; ++c) {
+            COEUS_UNROLL
+            for (int i = 0; i < 4; ++i)
+                weigh(scores[0][c].values[i], products[0][c].values[i], factor, lse[c * 8 + i % 2],
+                      delta[c * 8 + i % 2]);
+        }
+        if (!reach.all.contains(query, Passing::rows))
+            hide(scores[0], products[0], [&](int half, int column) {
+                if (query + column >= queries) return true;
+                const int64_t index = s.queries().index(query + column);
+                return key_index[half] > index || (document_start && key_index[half] < document_start[index]);
+            });
+        add_weighted_tile<width>(dv_sums, scores, pair.second);
+        add_weighted_tile<width>(dk_sums, products, pair.first);
+    }
+    wait_for_copies();  // where no query sees a key
+    COEUS_UNROLL
+    for (int half = 0; half < 2; ++half)
+        if (const int key = own + Lane().row + half * 8; key < keys) {
+            put_sums<width>(dk.of(sequence, kv_head, d).row(key), dk_sums[0], half, float(s.scale), d,
+                            accumulate);
+            put_sums<width>(dv.of(sequence, kv_head, d).row(key), dv_sums[0], half, 1.0f, d, accumulate);
+        }
+}
+
+}  // namespace
+
+void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
+                            const Statistics& statistics, Tensor q, Tensor k, Tensor v,
+                            const AttentionShape& s, bool accumulate) {
+    const auto launch_for = [&]<class O, int width>(O, std::integral_constant<int, width>) {
+        static_assert(shared_bytes<width>() <= most_shared_bytes);
+        launch(exec, "attention_query_gradients_mma",
+               mma_grid(s.sequence, block_rows, s.heads, s, shared_bytes<width>()),
+               query_gradients_mma_kernel<O, width>, heads_of<O>(dq, s), heads_of<const bf16>(dout, s),
+               statistics, heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
+               s, accumulate);
+        launch(exec, "attention_key_gradients_mma",
+               mma_grid(s.keys().count, block_rows, s.kv_heads, s, shared_bytes<width>()),
+               key_gradients_mma_kernel<O, width>, heads_of<O>(dk, s), heads_of<O>(dv, s),
+               heads_of<const bf16>(dout, s), statistics, heads_of<const bf16>(q, s),
+               heads_of<const bf16>(k, s), heads_of<const bf16>(v, s), s, accumulate);
+    };
+    dispatch_out<bf16>(dq.dtype, [&]<class O>(O type) {
+        dispatch_width(s.head_dim, [&](auto width) { launch_for(type, width); });
+    });
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor cores and asynchronous copies, as PTX has them from sm_80 on: what a warp does together with
+// matrices of bfloat16. All 32 lanes make each call of load_matrices and multiply_add. Which lane holds which
+// elements is in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/emulation repeats it
+// for the CPU.
+#pragma once
+
+#include "coeus/base/types.hpp"
+#include "team.hpp"
+
+namespace coeus::cuda {
+
+/// A lane's share of four 8x8 matrices of bf16, two elements in each part. As the left operand of a product:
+/// 16 rows x 16, the matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15).
+struct Fragment {
+    uint32_t parts[4];
+};
+
+/// A lane's share of 16x8 sums: elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of lane 4 g + t.
+struct Sums {
+    float values[4];
+};
+
+/// Four matrices from shared memory: lane 8 m + r gives the address of row r of matrix m, 16 bytes, of which
+/// lane 4 r + t gets elements 2t and 2t + 1.
+__device__ inline Fragment load_matrices(const bf16* row) {
+    Fragment f;
+#ifdef __CUDACC__
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(f.parts[0]), "=r"(f.parts[1]), "=r"(f.parts[2]), "=r"(f.parts[3])
+                 : "r"(unsigned(__cvta_generic_to_shared(row)))
+                 : "memory");
+#else
+    emulation::load_matrices(f.parts, row, false);
+#endif
+    return f;
+}
+/// The same of the matrices' transposes: lane 4 r + t gets elements r of rows 2t and 2t + 1.
+__device__ inline Fragment load_matrices_transposed(const bf16* row) {
+    Fragment f;
+#ifdef __CUDACC__
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(f.parts[0]), "=r"(f.parts[1]), "=r"(f.parts[2]), "=r"(f.parts[3])
+                 : "r"(unsigned(__cvta_generic_to_shared(row)))
+                 : "memory");
+#else
+    emulation::load_matrices(f.parts, row, true);
+#endif
+    return f;
+}
+
+/// sums[16x8] += a[16x16] b[16x8]. Of b, lane 4 g + t gives (2t, g) and (2t + 1, g) in the first part, the
+/// rows 8 further in the second.
+__device__ inline void multiply_add(Sums& sums, const Fragment& a, uint32_t first, uint32_t second) {
+#ifdef __CUDACC__
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sums.values[0]), "+f"(sums.values[1]), "+f"(sums.values[2]), "+f"(sums.values[3])
+        : "r"(a.parts[0]), "r"(a.parts[1]), "r"(a.parts[2]), "r"(a.parts[3]), "r"(first), "r"(second));
+#else
+    emulation::multiply_add(sums.values, a.parts, first, second);
+#endif
+}
+
+/// Two numbers, rounded to nearest even, the first one in the lower half.
+__device__ inline uint32_t pair_of(float first, float second) {
+#ifdef __CUDACC__
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+#else
+    return uint32_t(bf16(second).bits) << 16 | bf16(first).bits;
+#endif
+}
+
+/// 2^x within 2 units in the last place; 0 below 2^-126.
+__device__ inline float power_of_2(float x) {
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
+/// Starts to copy 4 or 16 bytes from global to shared memory, both at multiples of as many; or zeros, without
+/// reading. This thread finds them after wait_for_copies, the others after a barrier behind that.
+template <int bytes>
+__device__ void copy_async(void* to, const void* from, bool or_zeros) {
+    static_assert(bytes == 4 || bytes == 16);
+#ifdef __CUDACC__
+    const unsigned shared = unsigned(__cvta_generic_to_shared(to));
+    const int taken = or_zeros ? 0 : bytes;
+    if constexpr (bytes == 16)  // past the first cache, since other blocks of the same SM rarely read it
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(taken)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(taken)
+                     : "memory");
+#else
+    emulation::copy_async(to, or_zeros ? nullptr : from, bytes);
+#endif
+}
+/// For all copies that this thread has started.
+__device__ inline void wait_for_copies() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+    emulation::wait_for_copies();
+#endif
+}
+
+}  // namespace coeus::cuda

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The emulated tensor cores and copies against the tables of the PTX ISA, element by element.
+#include "../../../src/kernels/cuda/mma.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+using namespace coeus;
+using namespace coeus::cuda;
+
+namespace {
+
+void run(unsigned threads, size_t shared_bytes, const std::function<void()>& body) {
+    emulation::run_grid(dim3(1), dim3(threads), shared_bytes, body);
+}
+
+// Small whole numbers: their products and sums are exact.
+std::vector<float> numbers(size_t count, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<float> list(count);
+    for (float& x : list) x = float(int(random() % 17) - 8);
+    return list;
+}
+
+uint32_t pair_at(const std::vector<float>& matrix, int columns, const int (&row)[2], const int (&column)[2]) {
+    return pair_of(matrix[size_t(row[0] * columns + column[0])],
+                   matrix[size_t(row[1] * columns + column[1])]);
+}
+
+}  // namespace
+
+TEST_CASE("mma: products of 16x16 and 16x8, with elements where PTX has them") {
+    const std::vector<float> a = numbers(16 * 16, 1), b = numbers(16 * 8, 2), c = numbers(16 * 8, 3);
+    std::vector<float> result(16 * 8);
+    run(32, 0, [&] {
+        const int group = int(threadIdx.x) >> 2, in_group = int(threadIdx.x) % 4;
+        // element i of A, B, C as "Matrix fragments for mma.m16n8k16 with floating point type" numbers them
+        const auto a_row = [&](int i) { return (i >= 0 && i < 2) || (i >= 4 && i < 6) ? group : group + 8; };
+        const auto a_column = [&](int i) {
+            return i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
+        };
+        const auto b_row = [&](int i) { return i < 2 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8; };
+        const auto c_row = [&](int i) { return i < 2 ? group : group + 8; };
+        const auto c_column = [&](int i) { return in_group * 2 + (i & 1); };
+        Fragment left;
+        for (int i = 0; i < 8; i += 2)
+            left.parts[i / 2] = pair_at(a, 16, {a_row(i), a_row(i + 1)}, {a_column(i), a_column(i + 1)});
+        const uint32_t first = pair_at(b, 8, {b_row(0), b_row(1)}, {group, group}),
+                       second = pair_at(b, 8, {b_row(2), b_row(3)}, {group, group});
+        Sums sums;
+        for (int i = 0; i < 4; ++i) sums.values[i] = c[size_t(c_row(i) * 8 + c_column(i))];
+        multiply_add(sums, left, first, second);
+        for (int i = 0; i < 4; ++i) result[size_t(c_row(i) * 8 + c_column(i))] = sums.values[i];
+    });
+    for (size_t i = 0; i < 16; ++i)
+        for (size_t j = 0; j < 8; ++j) {
+            float expected = c[i * 8 + j];
+            for (size_t k = 0; k < 16; ++k) expected += a[i * 16 + k] * b[k * 8 + j];
+            REQUIRE(result[i * 8 + j] == expected);
+        }
+}
+
+TEST_CASE("ldmatrix: rows from the lanes' addresses, elements to the lanes of PTX's table") {
+    for (const bool transposed : {false, true}) {
+        std::vector<uint32_t> parts(size_t(32 * 4));
+        constexpr int pitch = 24;  // of rows, elements
+        run(32, 32 * pitch * sizeof(bf16), [&] {
+            bf16* const rows = reinterpret_cast<bf16*>(shared_memory());
+            const int lane = int(threadIdx.x);
+            for (int j = 0; j < 8; ++j) rows[lane * pitch + j].bits = uint16_t(lane * 8 + j);
+            __syncwarp();
+            const bf16* const row = rows + lane * pitch;
+            const Fragment f = transposed ? load_matrices_transposed(row) : load_matrices(row);
+            for (int m = 0; m < 4; ++m) parts[size_t(lane * 4 + m)] = f.parts[m];
+        });
+        // "each thread loads a fragment of a row": thread 0 the elements 0 and 1 of row 0, thread 1 elements
+        // 2 and 3, ..., thread 4 elements 0 and 1 of row 1, ...; .trans: of columns
+        for (uint32_t lane = 0; lane < 32; ++lane)
+            for (uint32_t m = 0; m < 4; ++m)
+                for (uint32_t element = 0; element < 2; ++element) {
+                    const uint32_t line = lane / 4, place = lane % 4 * 2 + element;
+                    const uint32_t row = transposed ? place : line, column = transposed ? line : place;
+                    const uint32_t got = parts[lane * 4 + m] >> (16 * element) & 0xffff;
+                    REQUIRE(got == (m * 8 + row) * 8 + column);
+                }
+    }
+}
+
+TEST_CASE("tensor cores: a lane that takes no part, and rows at odd places, are reported") {
+    CHECK_THROWS_WITH(run(32, 0,
+                          [] {
+                              Sums sums = {};
+                              if (threadIdx.x != 5) multiply_add(sums, {}, 0, 0);
+                          }),
+                      Catch::Contains("waits in vain") && Catch::Contains("mma"));
+    CHECK_THROWS_WITH(run(32, 32 * 16,
+                          [] {
+                              const auto* rows = reinterpret_cast<const bf16*>(shared_memory());
+                              if (threadIdx.x % 2 == 0)
+                                  load_matrices(rows + threadIdx.x * 8);
+                              else
+                                  load_matrices_transposed(rows + threadIdx.x * 8);
+                          }),
+                      Catch::Contains("waits in vain") && Catch::Contains("ldmatrix"));
+    CHECK_THROWS_WITH(
+        run(32, 32 * 16, [] { load_matrices(reinterpret_cast<const bf16*>(shared_memory()) + 4); }),
+        Catch::Contains("multiple of 16 bytes"));
+    CHECK_THROWS_WITH(run(16, 0,
+                          [] {
+                              Sums sums = {};
+                              multiply_add(sums, {}, 0, 0);
+                          }),
+                      Catch::Contains("without all of its lanes"));
+}
+
+TEST_CASE("asynchronous copies arrive when they are waited for, and not before") {
+    alignas(16) const float from[4] = {1, 2, 3, 4};
+    float before = 0, after = 0, zero = 1, single = 0;
+    run(1, 48, [&] {
+        float* const to = reinterpret_cast<float*>(shared_memory());
+        to[0] = to[4] = 7;
+        copy_async<16>(to, from, false);
+        copy_async<16>(to + 4, from, true);
+        copy_async<4>(to + 9, from + 2, false);
+        before = to[0];
+        wait_for_copies();
+        after = to[3];
+        zero = to[4];
+        single = to[9];
+    });
+    CHECK(std::isnan(before));
+    CHECK(after == 4);
+    CHECK(zero == 0);
+    CHECK(single == 3);
+    const auto copy_to = [&](size_t place) {
+        run(1, 48, [&] { copy_async<16>(shared_memory() + place, from, false); });
+    };
+    CHECK_THROWS_WITH(copy_to(16), Catch::Contains("leaves while its copies are under way"));
+    CHECK_THROWS_WITH(copy_to(8), Catch::Contains("multiple of its size"));
+}
