@@ -8,6 +8,9 @@
 #include "attention_tiles.hpp"
 #include "mma.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace coeus::cuda {
 
 constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;

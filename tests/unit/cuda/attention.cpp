@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the list of cases leaves out of attention on tensor cores: where it is chosen, gradients in the place
-// of operands, queries that see nothing. The kernels without tensor cores are the oracle.
+// of operands, long documents, queries that see nothing. The kernels without tensor cores are the oracle.
 #include "../../../src/kernels/cuda/attention_mma.hpp"
 #include "emulation/block.hpp"
 #include "support/cases.hpp"
@@ -18,6 +18,16 @@ namespace {
 Operands run_on_cuda(const KernelCase& c, Dtype type) {
     emulation::set_seed(1);
     return run_case(c, cuda_kernels(), type, Dtype::bf16, 1, 1, dry_cuda_kernels());
+}
+
+void check_against_double(const KernelCase& c) {
+    const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16);
+    const Operands result = run_on_cuda(c, Dtype::bf16);
+    for (size_t i = 0; i < c.arguments.size(); ++i)
+        if (c.arguments[i].role != Role::input) {
+            INFO(c.name << ", " << c.arguments[i].name);
+            CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
+        }
 }
 
 // Infinities are counted apart: they have no difference.
@@ -57,13 +67,7 @@ TEST_CASE("attention on CUDA takes rows at any place") {
         KernelCase c = attention_case({1, 50, 2, 1, 16, 0.25}, true, backward);
         for (Argument& argument : c.arguments)
             if (argument.kind == Kind::compute) argument.padding = 3;
-        const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16);
-        const Operands result = run_on_cuda(c, Dtype::bf16);
-        for (size_t i = 0; i < c.arguments.size(); ++i)
-            if (c.arguments[i].role != Role::input) {
-                INFO(c.name << ", " << c.arguments[i].name);
-                CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
-            }
+        check_against_double(c);
     }
 }
 
@@ -101,5 +105,19 @@ TEST_CASE("on CUDA queries that see no key have zeros, -infinity, and no gradien
                 CHECK(take_infinities(values) == unseen);
                 CHECK(normalised_error(values, expected) <= c.bound_bf16);
             }
+        }
+}
+
+TEST_CASE("attention on CUDA keeps documents apart that are longer than tiles") {
+    for (const int64_t head_dim : {64, 128})
+        for (const bool backward : {false, true}) {
+            const AttentionShape s = {1, 400, 1, 1, head_dim, 0.1};
+            KernelCase c = attention_case(s, true, backward);
+            c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
+                for (int64_t t = 0; t < s.sequence; ++t)
+                    Tensor(o[5]).as<int32_t>()[t] = t < 100 ? 0 : t < 330 ? 100 : 330;
+                if (backward) kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], o[5], s);
+            };
+            check_against_double(c);
         }
 }
