@@ -97,13 +97,8 @@ __global__ void __launch_bounds__(mma_threads)
     // the last queries see most: they begin first
     const int first = int(gridDim.x - 1 - blockIdx.x) * block_queries;
     const int warp_row = int(threadIdx.x) / warp_size * warp_queries, own = first + warp_row;
-    const auto last_of = [&](int begin, int count) {
-        return (begin + count < queries ? begin + count : queries) - 1;
-    };
-    const RowRange seen_by_block =
-        reach_of_queries(s, document_start, first, last_of(first, block_queries)).some;
-    const Reach reach = own < queries ? reach_of_queries(s, document_start, own, last_of(own, warp_queries))
-                                      : Reach{{0, 0}, {0, 0}};
+    const RowRange seen_by_block = reach_of_queries(s, document_start, first, block_queries).some;
+    const Reach reach = reach_of_queries(s, document_start, own, warp_queries);
     const Lane lane;
     const auto query_of = [&](int r, int half) { return own + r * mma_rows + half * 8 + lane.row; };
 

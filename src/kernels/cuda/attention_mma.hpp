@@ -197,12 +197,14 @@ __device__ inline RowRange seen_by(const AttentionShape& s, const int32_t* docum
     return {int(seen.start), int(seen.stop)};
 }
 
-/// Of the keys, for queries [first, last]: causal masks and documents let both ends of what a query sees only
-/// grow.
+/// Of the keys, for `count` queries from `first` on, of those that there are: causal masks and documents let
+/// both ends of what a query sees only grow.
 __device__ inline Reach reach_of_queries(const AttentionShape& s, const int32_t* document_start, int first,
-                                         int last) {
-    const SeenKeys least = seen_keys(s, document_start, first), most = seen_keys(s, document_start, last);
-    return {{int(least.start), int(most.stop)}, {int(most.start), int(least.stop)}};
+                                         int count) {
+    const int queries = int(s.sequence), end = first + count < queries ? first + count : queries;
+    if (first >= end) return {{0, 0}, {0, 0}};
+    const RowRange least = seen_by(s, document_start, first), most = seen_by(s, document_start, end - 1);
+    return {{least.begin, most.end}, {most.begin, least.end}};
 }
 
 /// A block for so many rows of each head and sequence.

@@ -56,13 +56,8 @@ __global__ void __launch_bounds__(mma_threads)
 
     const int first = int(gridDim.x - 1 - blockIdx.x) * block_rows;
     const int warp_row = int(threadIdx.x) / warp_size * mma_rows, own = first + warp_row;
-    const auto last_of = [&](int begin, int count) {
-        return (begin + count < queries ? begin + count : queries) - 1;
-    };
-    const RowRange seen_by_block =
-        reach_of_queries(s, document_start, first, last_of(first, block_rows)).some;
-    const Reach reach = own < queries ? reach_of_queries(s, document_start, own, last_of(own, mma_rows))
-                                      : Reach{{0, 0}, {0, 0}};
+    const RowRange seen_by_block = reach_of_queries(s, document_start, first, block_rows).some;
+    const Reach reach = reach_of_queries(s, document_start, own, mma_rows);
     RowRange seen[2] = {};
     float lse[2] = {}, delta[2] = {};
     COEUS_UNROLL
@@ -123,16 +118,18 @@ __device__ int first_where(int count, F&& holds) {
     return begin;
 }
 
-/// Of the queries, for keys [first, last].
+/// Of the queries, for `count` keys from `first` on, of those that there are.
 __device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* document_start, int first,
-                                      int last) {
+                                      int count) {
     const SequencePart queries = s.queries(), keys = s.keys();
+    const int64_t end = first + count < keys.count ? first + count : keys.count;
+    if (first >= end) return {{0, 0}, {0, 0}};
+    const int64_t first_index = keys.index(first), last_index = keys.index(end - 1);
     const auto before_documents_after = [&](int64_t index) {
         if (!document_start) return int(queries.count);
         return first_where(int(queries.count),
                            [&](int query) { return document_start[queries.index(query)] > index; });
     };
-    const int64_t first_index = keys.index(first), last_index = keys.index(last);
     return {{int(queries.below(first_index)), before_documents_after(last_index)},
             {int(queries.below(last_index)), before_documents_after(first_index)}};
 }
@@ -154,12 +151,8 @@ __global__ void __launch_bounds__(mma_threads)
 
     const int first = int(blockIdx.x) * block_rows;
     const int warp_row = int(threadIdx.x) / warp_size * mma_rows, own = first + warp_row;
-    const auto last_of = [&](int begin, int count) {
-        return (begin + count < keys ? begin + count : keys) - 1;
-    };
-    const RowRange seeing_block = reach_of_keys(s, document_start, first, last_of(first, block_rows)).some;
-    const Reach reach =
-        own < keys ? reach_of_keys(s, document_start, own, last_of(own, mma_rows)) : Reach{{0, 0}, {0, 0}};
+    const RowRange seeing_block = reach_of_keys(s, document_start, first, block_rows).some;
+    const Reach reach = reach_of_keys(s, document_start, own, mma_rows);
     int64_t key_index[2];
     for (int half = 0; half < 2; ++half) key_index[half] = s.keys().index(own + Lane().row + half * 8);
 
