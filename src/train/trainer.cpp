@@ -115,12 +115,10 @@ std::optional<double> Trainer::measure_peak(int local_size) {
         const std::optional<double> peak = gpu_peak_flops(device.name());
         return peak ? std::optional(*peak / device_.sharing()) : std::nullopt;
     }
-    return mesh_.world().all_reduce(
-        cpu_peak_flops(
-            engine_.exec(), cpu_kernels(), compute_dtype(config_),
-            fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
-            first_rank() ? default_peak_cache() : ""),
-        Reduce::max);
+    return cpu_peak_flops(
+        engine_.exec(), cpu_kernels(), compute_dtype(config_),
+        fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
+        default_peak_cache(), mesh_.world());
 }
 
 // Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
