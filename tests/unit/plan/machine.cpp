@@ -41,6 +41,7 @@ TEST_CASE("peaks of GPUs are dense bf16 figures; an unknown one has none") {
     CHECK(gpu_peak_flops("NVIDIA H100 PCIe") == 756e12);
     CHECK(gpu_peak_flops("NVIDIA H100 NVL") == 835e12);
     CHECK(gpu_peak_flops("NVIDIA H200") == 989.4e12);
+    CHECK(gpu_peak_flops("NVIDIA GH200 480GB") == 989.4e12);
     CHECK(gpu_peak_flops("NVIDIA H20") == 148e12);
     CHECK(gpu_peak_flops("NVIDIA B200") == 2.25e15);
     CHECK(gpu_peak_flops("NVIDIA GB200") == 2.5e15);
