@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug cuda run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug cuda bundle run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -21,7 +21,8 @@ help:
 	@echo 'make format      lay out the sources by .clang-format'
 	@echo 'make bench       measure training steps beside PyTorch, and the kernels'
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
-	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (nothing uses them yet: doc/design.md)'
+	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (doc/gpu.md)'
+	@echo 'make bundle      a folder and .tar.zst of such a build for machines that have just a driver and CUDA libraries, in build-bundle'
 	@echo 'make install     copy program, decks and documents to PREFIX (default /usr/local)'
 	@echo 'make deps        install the packages of all the above (Debian)'
 	@echo 'make clean       delete the build folders; runs and checkpoints stay'
@@ -40,9 +41,18 @@ debug:
 	@cmake --build --preset debug
 
 cuda:
-	@tools/deps.sh build
+	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda)
-	@cmake --build --preset cuda
+	@cmake --build --preset cuda --target all coeus_gpu_tests
+
+# test programs that run on a GPU, by their targets
+BUNDLE_TESTS ?=
+BUNDLE_TESTS = test_gpu mpi_gpu test_gpu_program test_program
+bundle:
+	@tools/deps.sh build test bundle
+	@$(call configure,build-bundle,bundle)
+	@cmake --build --preset bundle --target coeus_program $(BUNDLE_TESTS)
+	@tools/bundle.sh build-bundle $(addprefix build-bundle/tests/,$(BUNDLE_TESTS))
 
 run:
 	@tools/deps.sh build run
@@ -105,4 +115,4 @@ deps:
 	@tools/deps.sh
 
 clean:
-	rm -rf build build-debug build-cuda build-asan build-tsan build-fuzz
+	rm -rf build build-debug build-cuda build-bundle build-asan build-tsan build-fuzz

@@ -1,13 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA, where COEUS_CUDA asks for it: >= 12.4 from CUDA_HOME, /usr/local/cuda or the PATH.
+# CUDA, where COEUS_CUDA asks for it: >= 12.4 from COEUS_CUDA_PYTHON (a Python environment with nvidia packages),
+# CUDA_HOME, /usr/local/cuda, the PATH or an active environment (VIRTUAL_ENV).
 set(COEUS_CUDA_ARCH "80-real;90a-real" CACHE STRING "GPUs to build for: 80 (A100), 89 (L40), 90a (H100, H200), 100 (B200)")
+set(COEUS_CUDA_PYTHON "$ENV{COEUS_CUDA_PYTHON}" CACHE PATH "Python environment whose nvidia packages are the toolkit")
+include(cmake/cuda_python.cmake)
 if(NOT CMAKE_CUDA_COMPILER)
-    find_program(CMAKE_CUDA_COMPILER nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+    set(toolkit "")
+    # one that is asked for goes before the machine's, one that is merely active after it
+    if(COEUS_CUDA_PYTHON)
+        coeus_cuda_from_python(${COEUS_CUDA_PYTHON} ${PROJECT_BINARY_DIR}/cuda-toolkit toolkit)
+        if(NOT toolkit)
+            message(FATAL_ERROR "COEUS_CUDA_PYTHON = ${COEUS_CUDA_PYTHON}: there is no "
+                "lib/python3*/site-packages/nvidia/*/bin/nvcc in it (package nvidia-cuda-nvcc)")
+        endif()
+    else()
+        find_program(CMAKE_CUDA_COMPILER nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+        if(NOT CMAKE_CUDA_COMPILER AND DEFINED ENV{VIRTUAL_ENV})
+            coeus_cuda_from_python($ENV{VIRTUAL_ENV} ${PROJECT_BINARY_DIR}/cuda-toolkit toolkit)
+        endif()
+    endif()
+    if(toolkit)
+        set(CMAKE_CUDA_COMPILER ${toolkit}/bin/nvcc CACHE FILEPATH "" FORCE)
+    endif()
 endif()
-include(CheckLanguage)
-check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
-    coeus_missing("CUDA (COEUS_CUDA is on)" nvidia-cuda-toolkit cuda cuda)
+    coeus_missing("CUDA (COEUS_CUDA is on; looked for nvcc in CUDA_HOME, /usr/local/cuda, the PATH and VIRTUAL_ENV)"
+        nvidia-cuda-toolkit cuda cuda)
 endif()
 set(CMAKE_CUDA_ARCHITECTURES ${COEUS_CUDA_ARCH})
 enable_language(CUDA)

@@ -6,7 +6,7 @@
 set -eu
 
 list=$(dirname "$0")/packages.txt
-parts=${*:-build run test lint bench fuzz venv}
+parts=${*:-build run test lint bench fuzz bundle venv}
 
 packages=$(awk -v parts="$parts" '
     BEGIN { count = split(parts, names, " "); for (i = 1; i <= count; ++i) wanted[names[i]] = 1 }
@@ -14,7 +14,7 @@ packages=$(awk -v parts="$parts" '
     /^\[/ { section = substr($1, 2, length($1) - 2); next }
     section in wanted { for (i = 1; i <= NF; ++i) if (!seen[$i]++) print $i }' "$list")
 if [ -z "$packages" ]; then
-    echo "deps: no such part: $parts; parts are build run test lint bench fuzz venv" >&2
+    echo "deps: no such part: $parts; parts are build run test lint bench fuzz bundle venv" >&2
     exit 2
 fi
 

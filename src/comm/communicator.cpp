@@ -298,8 +298,8 @@ void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, 
                                      handle_->comm, MPI_STATUS_IGNORE));
 }
 
-// Moving a Communicator would leave its transport without ranks: it is made by the first call, when all are in
-// their places.
+// Moving a Communicator would leave its transport without ranks: it is made by the first call, when all are
+// in their places.
 Transport& Communicator::transport(const Exec& exec) const {
     if (!handle_->transport) handle_->transport = make_staged_transport(*this, *exec.device);
     return *handle_->transport;

@@ -100,8 +100,8 @@ void PointToPoint::receive(int number, Tensor tensor, int peer, int channel, Whe
     if (ranks_.is_planned()) return;
     require(tensor.dense(), "a message needs dense rows");
     const bool by_host = exec_ && exec_->queue;
-    MPI_Request* request = requests_->begin(
-        number, {"receive", tensor.bytes(), where, by_host ? tensor.data : nullptr});
+    MPI_Request* request =
+        requests_->begin(number, {"receive", tensor.bytes(), where, by_host ? tensor.data : nullptr});
     if (by_host) tensor = requests_->staged(number, tensor, *exec_->device);
     COEUS_CHECK_MPI(MPI_Irecv(tensor.data, int(tensor.rows()), requests_->row_of(tensor), peer,
                               first_tag + channel, ranks_.handle().comm, request));

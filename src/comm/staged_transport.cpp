@@ -12,7 +12,8 @@ class StagedTransport : public Transport {
 public:
     StagedTransport(const Communicator& ranks, const Device& device)
         : ranks_(ranks),
-          piece_bytes_(std::clamp(most_bytes / ranks.size() / alignment * alignment, least_piece, most_piece)),
+          piece_bytes_(
+              std::clamp(most_bytes / ranks.size() / alignment * alignment, least_piece, most_piece)),
           staging_(2 * piece_bytes_ * ranks.size(), "tensors on their way between GPUs", device.staging()) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
@@ -67,8 +68,7 @@ public:
         });
     }
 
-    void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from,
-                      Where where) override {
+    void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) override {
         for_each_piece(sent.bytes(), piece_bytes_, [&](int64_t first, int64_t bytes) {
             const Tensor going = staged(sent.dtype, 0, bytes), coming = staged(sent.dtype, bytes, bytes);
             queue.copy(going.data, at(sent, first), bytes);
@@ -83,7 +83,9 @@ private:
     static constexpr int64_t most_bytes = int64_t(32) << 20, least_piece = int64_t(16) << 10,
                              most_piece = int64_t(4) << 20;
 
-    static std::byte* at(Tensor tensor, int64_t first) { return static_cast<std::byte*>(tensor.data) + first; }
+    static std::byte* at(Tensor tensor, int64_t first) {
+        return static_cast<std::byte*>(tensor.data) + first;
+    }
 
     Tensor staged(Dtype dtype, int64_t first, int64_t bytes) const {
         return Tensor(staging_.data() + first, dtype, {bytes / size_of(dtype)});

@@ -4,11 +4,10 @@
 #include "coeus/base/text.hpp"
 #include "coeus/device/device.hpp"
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cuda_runtime.h>
 
 namespace coeus {
 

@@ -35,7 +35,9 @@ public:
             std::memset(data + first, 0, size_t(std::min(piece, bytes - first)));
         return data;
     }
-    void give_back(std::byte* data, int64_t bytes) const override { munmap(data, size_t(bytes)); }
+    void give_back(std::byte* data, int64_t bytes) const override {
+        munmap(data, size_t(bytes));
+    }
 };
 
 }  // namespace

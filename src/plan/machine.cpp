@@ -14,9 +14,9 @@ namespace coeus {
 namespace {
 
 constexpr int64_t probe_size = 1024;
-constexpr double probe_seconds = 0.2;
+constexpr double probe_seconds = 0.2, repeated_probe_seconds = 0.02;
 
-double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype) {
+double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seconds) {
     Exec probe;
     probe.threads = exec.threads;
     {
@@ -35,11 +35,21 @@ double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype) {
     const double flops = 2.0 * double(probe_size) * double(probe_size) * double(probe_size);
     double best = 0;
     kernels.gemm(probe, d, a, transposed(b), {});  // makes the library's plan
-    for (const Timer all; all.seconds() < probe_seconds;) {
+    for (const Timer all; all.seconds() < seconds;) {
         const Timer one;
         kernels.gemm(probe, d, a, transposed(b), {});
         best = std::max(best, flops / one.seconds());
     }
+    return best;
+}
+
+// Of the lines with this key: "FLOP/s <tab> CPU, threads, type", one a measurement. The best counts, since a
+// busy machine shows less; 0: there is none.
+double best_of(const std::string& cache_file, const std::string& key) {
+    double best = 0, value = 0;
+    std::ifstream in(cache_file);
+    for (std::string line; in >> value && std::getline(in, line);)
+        if (line.size() > 1 && line.substr(1) == key) best = std::max(best, value);
     return best;
 }
 
@@ -58,23 +68,18 @@ std::optional<double> gpu_peak_flops(const std::string& device_name) {
 }
 
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
-                      const std::string& cache_file) {
-    // one line a measurement: "FLOP/s <tab> CPU, threads, type"; the best counts, since a busy machine shows
-    // less
+                      const std::string& cache_file, const Communicator& ranks) {
     const std::string key = fmt::format("{}, {} threads, {}", cpu, exec.threads, name_of(dtype));
-    double best = 0;
-    if (std::ifstream in(cache_file); in) {
-        double value = 0;
-        for (std::string line; in >> value && std::getline(in, line);)
-            if (line.size() > 1 && line.substr(1) == key) best = std::max(best, value);
-    }
-    const double measured = measure_gemm(exec, kernels, dtype);
-    if (measured > best && !cache_file.empty()) {
+    const bool keeps = ranks.rank() == 0 && !cache_file.empty();
+    const double known = ranks.all_reduce(keeps ? best_of(cache_file, key) : 0, Reduce::max);
+    const double seconds = known > 0 ? repeated_probe_seconds : probe_seconds;
+    const double measured = ranks.all_reduce(measure_gemm(exec, kernels, dtype, seconds), Reduce::max);
+    if (keeps && measured > known) {
         std::error_code ignored;
         std::filesystem::create_directories(std::filesystem::path(cache_file).parent_path(), ignored);
         std::ofstream(cache_file, std::ios::app) << fmt::format("{:.4e}\t{}\n", measured, key);
     }
-    return std::max(measured, best);
+    return std::max(measured, known);
 }
 
 double copy_bandwidth(Exec& exec, const Kernels& kernels) {

@@ -132,8 +132,8 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
     const auto pass = [&](const BatchShape& shape, int64_t& most, const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec,        dry_kernels_of(backend), frame,           temp,        batch, scalars,
-                    *through.kv, through.tp,    *through.tokens, through.loss};
+            return {exec,       dry_kernels_of(backend), frame,       temp, batch, scalars, *through.kv,
+                    through.tp, *through.tokens,         through.loss};
         };
         const Measured m = measure(threads, context, run);
         take_larger(plan, m, most);

@@ -178,12 +178,14 @@ void Gathered::scatter(size_t u) {
         const Tensor own = all.slice_rows(ranks_->reduce.rank() * share, share);
         ranks_->reduce.reduce_scatter(reduce_stream_->exec(), own, all);
         if (count > 0)
-            kernels_->add(reduce_stream_->exec(), storage.gradient.reshape({count}), own.slice_rows(0, count));
+            kernels_->add(reduce_stream_->exec(), storage.gradient.reshape({count}),
+                          own.slice_rows(0, count));
     }
 }
 
 void Gathered::sum_over_replicas(size_t unit) {
-    for (const Tensor& gradients : parameters_.gradients_of(unit)) ranks_->replicas.all_reduce(reduce_stream_->exec(), gradients);
+    for (const Tensor& gradients : parameters_.gradients_of(unit))
+        ranks_->replicas.all_reduce(reduce_stream_->exec(), gradients);
 }
 
 void Gathered::prefetch(size_t unit) {

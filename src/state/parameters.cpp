@@ -153,8 +153,8 @@ void Parameters::initialise(uint64_t seed, int threads) {
 void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
     for (const Buffer* moments : {&moment1_, &moment2_})
         if (moments->bytes() > 0)
-            kernels.zero(exec, Tensor(moments->data(), types_.master,
-                                      {moments->bytes() / size_of(types_.master)}));
+            kernels.zero(exec,
+                         Tensor(moments->data(), types_.master, {moments->bytes() / size_of(types_.master)}));
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {

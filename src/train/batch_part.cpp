@@ -31,9 +31,9 @@ BatchPart::BatchPart(const BatchShape& shape, const SequencePart& part, const De
 
 Batch BatchPart::of(Exec& exec, const LocalBatch& local_batch) {
     const int64_t count = local_batch.sequences * part_.count;
-    require(local_batch.tokens.count() == local_batch.sequences * seq_len_ &&
-                count <= tokens_.host.view.count(),
-            "a local batch is not of the shape that was planned");
+    require(
+        local_batch.tokens.count() == local_batch.sequences * seq_len_ && count <= tokens_.host.view.count(),
+        "a local batch is not of the shape that was planned");
     if (brought_) exec.queue->finish(*brought_);
     const auto cut = [&](const Ids& own, Tensor whole) {
         const auto* from = whole.as<const int32_t>();

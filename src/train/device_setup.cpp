@@ -42,8 +42,9 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     const int number = local_rank % gpus;
     together(world, [&] { gpu_ = open_gpu(number); });
     sharing_ = local_size / gpus + (number < local_size % gpus ? 1 : 0);
-    text_ = fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
-                        number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");
+    text_ =
+        fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
+                    number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");
 }
 
 }  // namespace coeus

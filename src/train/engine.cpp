@@ -143,8 +143,9 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
     const auto part_of = [&](const BatchShape& shape) {
-        return BatchPart(shape, part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
-                                                 options_.exchanges.context.balancing),
+        return BatchPart(shape,
+                         part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
+                                          options_.exchanges.context.balancing),
                          device);
     };
     training_part_ = part_of(options_.training);
@@ -177,10 +178,8 @@ MemoryPlan Engine::used() const {
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars) {
-    return {exec_,           *kernels_,      frame,
-            temp_,           batch,          scalars,
-            *exchanges_->kv, exchanges_->tp, *exchanges_->tokens,
-            exchanges_->loss};
+    return {exec_,          *kernels_,           frame,           temp_, batch, scalars, *exchanges_->kv,
+            exchanges_->tp, *exchanges_->tokens, exchanges_->loss};
 }
 
 // Shape of what goes from stage to stage.

@@ -23,6 +23,17 @@ std::string memory_text(double gib, double percent) {
     return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, percent);
 }
 
+// "30.00GiB 650W 1755MHz 61C power cap": what is known.
+std::string gpu_text(const StepMetrics& m) {
+    std::vector<std::string> parts;
+    if (m.gpu_memory_gib) parts.push_back(fmt::format("{:.2f}GiB", *m.gpu_memory_gib));
+    if (m.gpu_power_w) parts.push_back(fmt::format("{:.0f}W", *m.gpu_power_w));
+    if (m.gpu_clock_mhz) parts.push_back(fmt::format("{:.0f}MHz", *m.gpu_clock_mhz));
+    if (m.gpu_temperature_c) parts.push_back(fmt::format("{:.0f}C", *m.gpu_temperature_c));
+    if (m.gpu_throttle && !m.gpu_throttle->empty()) parts.push_back(*m.gpu_throttle);
+    return join(parts, " ");
+}
+
 int64_t step_of(const std::string& line) {
     try {
         return JsonDocument::parse(line, "metrics.jsonl").root().integer("step");
@@ -34,7 +45,7 @@ int64_t step_of(const std::string& line) {
 }  // namespace
 
 std::string console_line(const StepMetrics& m, bool color) {
-    const std::vector<std::string> parts = {
+    std::vector<std::string> parts = {
         painted(fmt::format("step: {:2}", m.step), Color::red, color),
         painted(fmt::format("loss: {:8.5f}", m.loss), Color::green, color),
         painted(fmt::format("grad_norm: {:7.4f}", m.grad_norm), Color::yellow, color),
@@ -44,6 +55,7 @@ std::string console_line(const StepMetrics& m, bool color) {
         painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
         fmt::format("eta: {}", duration_text(m.eta_s)),
     };
+    if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
     return join(parts, "  ");
 }
 
@@ -66,6 +78,11 @@ std::string json_line(const StepMetrics& m) {
     line.set("memory_percent", m.memory_percent).set("resident_gib", m.resident_gib);
     line.set("step_s", m.step_s).set("data_s", m.data_s);
     line.set("data_percent", m.data_percent()).set("eta_s", m.eta_s);
+    if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);
+    if (m.gpu_power_w) line.set("gpu_power_w", *m.gpu_power_w);
+    if (m.gpu_clock_mhz) line.set("gpu_clock_mhz", *m.gpu_clock_mhz);
+    if (m.gpu_temperature_c) line.set("gpu_temperature_c", *m.gpu_temperature_c);
+    if (m.gpu_throttle) line.set("gpu_throttle", *m.gpu_throttle);
     return line.text();
 }
 

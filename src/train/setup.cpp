@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/setup.hpp"
 
-#include "coeus/train/device_setup.hpp"
-
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/train/device_setup.hpp"
 #include "coeus/train/memory_advice.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/pipeline_setup.hpp"

@@ -97,6 +97,11 @@ std::vector<Scalar> tensorboard_scalars(const StepMetrics& m) {
         {"memory/max_reserved(%)", m.memory_percent},
     };
     if (m.mfu) scalars.push_back({"mfu(%)", *m.mfu});
+    if (m.gpu_memory_gib) scalars.push_back({"gpu/memory(GiB)", *m.gpu_memory_gib});
+    if (m.gpu_power_w) scalars.push_back({"gpu/power(W)", *m.gpu_power_w});
+    if (m.gpu_clock_mhz) scalars.push_back({"gpu/clock(MHz)", *m.gpu_clock_mhz});
+    if (m.gpu_temperature_c) scalars.push_back({"gpu/temperature(C)", *m.gpu_temperature_c});
+    if (m.gpu_throttle) scalars.push_back({"gpu/throttled", m.gpu_throttle->empty() ? 0.0 : 1.0});
     return scalars;
 }
 

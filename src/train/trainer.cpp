@@ -33,6 +33,14 @@ Tensor ids(std::span<const int32_t> values) {
                   {int64_t(values.size())});  // read only by contract
 }
 
+void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
+    if (gpu.memory_used) m.gpu_memory_gib = double(*gpu.memory_used) / gib;
+    m.gpu_power_w = gpu.power;
+    m.gpu_clock_mhz = gpu.sm_clock;
+    m.gpu_temperature_c = gpu.temperature;
+    if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
+}
+
 // Rows [first, first + count) of a step's batch.
 LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
     const auto rows = [&](std::span<const int32_t> all) {
@@ -90,6 +98,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     require_all_fit(limit);
     engine_.allocate(mesh_, device_.device());
     peak_flops_ = measure_peak(mpi.local_size());
+    if (const Device& device = device_.device(); !device.is_host())
+        gpu_monitor_ = GpuMonitor::of_bus_id(device.bus_id());
     flops_per_token_ = model_.flops_per_token(config_.training.seq_len);
     const bool goes_on = load();
     on_first_rank(mesh_.world(), [&] {
@@ -115,12 +125,10 @@ std::optional<double> Trainer::measure_peak(int local_size) {
         const std::optional<double> peak = gpu_peak_flops(device.name());
         return peak ? std::optional(*peak / device_.sharing()) : std::nullopt;
     }
-    return mesh_.world().all_reduce(
-        cpu_peak_flops(
-            engine_.exec(), cpu_kernels(), compute_dtype(config_),
-            fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
-            first_rank() ? default_peak_cache() : ""),
-        Reduce::max);
+    return cpu_peak_flops(
+        engine_.exec(), cpu_kernels(), compute_dtype(config_),
+        fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
+        default_peak_cache(), mesh_.world());
 }
 
 // Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
@@ -335,6 +343,7 @@ void Trainer::report(const StepBatch& batch) {
     m.memory_gib = double(device.peak_bytes()) / gib;
     m.memory_percent = 100 * double(device.peak_bytes()) / double(device.memory_bytes());
     m.resident_gib = double(resident_bytes()) / gib;
+    if (gpu_monitor_) add_gpu_sample(m, gpu_monitor_->sample());
     // a data rank's tokens are the work of all ranks that divide its model and its sequences
     const double tokens = double(batch.num_samples * batch.seq_len) / mesh_.size(pp | cp | tp);
     clock_.finish(m, tokens, flops_per_token_, peak_flops_, config_.training.steps - step_);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulation/runtime.hpp"
 
-#include <cuda_runtime.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <cuda_runtime.h>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -23,7 +23,8 @@ struct coeus_emulated_stream {
     };
     std::deque<Item> items;
     bool can_go_on() const {
-        return !items.empty() && (!items.front().awaited || items.front().awaited->done >= items.front().times);
+        return !items.empty() &&
+               (!items.front().awaited || items.front().awaited->done >= items.front().times);
     }
 };
 
@@ -163,7 +164,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaDeviceSynchronize() {
     run_until([] {
-        return std::all_of(streams.begin(), streams.end(), [](auto* stream) { return stream->items.empty(); });
+        return std::all_of(streams.begin(), streams.end(),
+                           [](auto* stream) { return stream->items.empty(); });
     });
     return cudaSuccess;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint whose bytes are not those that were written. The input says what is changed: where the file
 // ends (4 bytes), then places (4 bytes each) and the bits that change there (1 byte each). It must be found,
-// or what is loaded be what was saved. Cut just behind HDF5's part it would be a file of another program, which
-// has no layout guard (doc/checkpoint.md): there it is cut one byte earlier.
+// or what is loaded be what was saved. Cut just behind HDF5's part it would be a file of another program,
+// which has no layout guard (doc/checkpoint.md): there it is cut one byte earlier.
 #include "coeus/base/error.hpp"
 #include "support/checkpoint_state.hpp"
 #include "target.hpp"

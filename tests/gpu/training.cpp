@@ -83,7 +83,8 @@ TEST_CASE("training on a GPU is training on the CPU") {
     for (const bool documents : {false, true})
         for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
             INFO(name_of(compute) << (documents ? ", documents" : ""));
-            const Result cpu = train(host_device(), compute, documents), there = train(the_gpu(), compute, documents);
+            const Result cpu = train(host_device(), compute, documents),
+                         there = train(the_gpu(), compute, documents);
             const double bound = compute == Dtype::f32 ? 1e-5 : 2e-2;
             CHECK(difference(there.losses, cpu.losses) < bound);
             CHECK(difference(there.norms, cpu.norms) < bound);

@@ -83,7 +83,7 @@ void campaign(int rounds, uint64_t seed) {
         const double moment = seconds * random.uniform(uint64_t(round));
         const Outcome killed = run_shell(
             "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-            "XDG_CACHE_HOME=/dev/null; " +
+            "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
             killed_line(victim, moment, arguments) + " < /dev/null");
         wait_for_processes_of(run);
         const Outcome resumed = run_coeus(arguments, 2);

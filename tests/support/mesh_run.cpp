@@ -96,7 +96,8 @@ std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind)
             const Storage::Piece piece = storage.owned(param, storage.*kind);
             const OwnedTensor here(piece.rows.dtype, piece.rows.shape);
             if (here.view.bytes() > 0)
-                engine.decoder().parameters().device().copy(here.view.data, piece.rows.data, here.view.bytes());
+                engine.decoder().parameters().device().copy(here.view.data, piece.rows.data,
+                                                            here.view.bytes());
             for (int64_t i = 0; counts && i < piece.rows.count(); ++i) {
                 const int64_t row = piece.first_row + i / piece.rows.cols(),
                               col = piece.first_col + i % piece.rows.cols();

@@ -26,7 +26,7 @@ struct MeshCase {
     ExchangeOptions exchanges = {};
     Stream::Mode streams = Stream::Mode::eager;
     RecomputeOptions recompute = {};
-    PipelineOptions pipeline = {};  ///< of the mesh's pp axis; its sends are synchronous
+    PipelineOptions pipeline = {};          ///< of the mesh's pp axis; its sends are synchronous
     const Device* device = &host_device();  ///< of the mesh; one rank alone is always on the host
 
     std::string name() const;

@@ -112,7 +112,9 @@ Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
     if (!folder.empty()) command += "cd " + quoted(folder.string()) + " && ";
     command +=
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME=/dev/null ";  // the measured peak of a busy machine is not for the user's cache
+        // the measured peak of a busy machine is not for the user's cache
+        "XDG_CACHE_HOME=" +
+        quoted(COEUS_TEST_CACHE) + " ";
     for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
     if (ranks > 0) command += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
     // another build of the program: with an emulated GPU, or a real one

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 
 import check_files  # noqa: E402
+import check_headers  # noqa: E402
 import check_includes  # noqa: E402
 import sources  # noqa: E402
 
@@ -95,6 +96,27 @@ class Includes(unittest.TestCase):
             self.assertEqual(sources.report([], "all"), 0)
             self.assertEqual(sources.report(["a.cpp:1: bad"], "all"), 1)
         self.assertEqual(said.getvalue(), "all\na.cpp:1: bad\nall: 1 findings\n")
+
+
+class Headers(unittest.TestCase):
+    def test_what_the_build_does_not_prove_is_compiled(self):
+        texts = {
+            "include/coeus/a/first.hpp": "",
+            "include/coeus/a/second.hpp": "",
+            "include/coeus/a/after_a_macro.hpp": "",
+            "include/coeus/a/in_a_test.hpp": "",
+            "src/a/first.cpp": SPDX + '// text\n#include "coeus/a/first.hpp"\n\n#include "coeus/a/second.hpp"\n',
+            "src/a/macro.cpp": SPDX + '#define A\n#include "coeus/a/after_a_macro.hpp"\n',
+            "tests/a.cpp": SPDX + '#include "coeus/a/in_a_test.hpp"\n',
+        }
+        left = check_headers.left_to_check([Path(name) for name in texts], lambda path: texts[str(path)])
+        self.assertEqual([path.stem for path in left], ["second", "after_a_macro", "in_a_test"])
+
+    def test_a_header_that_lacks_an_include_is_found(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".hpp") as header:
+            header.write("#pragma once\nstd::vector<int> a;\n")
+            header.flush()
+            self.assertIn("does not compile alone: ", check_headers.compile_alone(Path(header.name))[0])
 
 
 class Packages(unittest.TestCase):

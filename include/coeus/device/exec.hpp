@@ -40,10 +40,10 @@ struct Exec {
     }
 
     const Device* device = &host_device();
-    std::unique_ptr<Queue> queue;           ///< of a GPU; null on the host, where calls return when all is done
-    int threads = 1;                        ///< CPU threads of this rank
-    Arena workspace;                        ///< scratch of the kernels; sized by the planning run
-    KernelObserver* observer = nullptr;     ///< borrowed; none is the usual case
+    std::unique_ptr<Queue> queue;        ///< of a GPU; null on the host, where calls return when all is done
+    int threads = 1;                     ///< CPU threads of this rank
+    Arena workspace;                     ///< scratch of the kernels; sized by the planning run
+    KernelObserver* observer = nullptr;  ///< borrowed; none is the usual case
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
 };
 

@@ -68,9 +68,9 @@ private:
     Exec exec_;
     static constexpr int64_t places_ = 64;  // work that a thread has not begun, and points told apart
     std::array<std::atomic<int64_t>, places_> done_ = {};  // points of exec_'s queue behind the work
-    int64_t given_ = 0;                  // eager, with a queue
-    std::unique_ptr<Worker> worker_;     // threaded; ends before what its work refers to
-    std::unique_ptr<Waiting> waiting_;  // deferred
+    int64_t given_ = 0;                                    // eager, with a queue
+    std::unique_ptr<Worker> worker_;                       // threaded; ends before what its work refers to
+    std::unique_ptr<Waiting> waiting_;                     // deferred
 };
 
 }  // namespace coeus

@@ -50,7 +50,7 @@ struct HubTensor {
     Shape shape;       ///< global
     Tensor local;  ///< rows [first_row, +rows) and columns [first_col, +cols) in our order; any float type
     int64_t first_row = 0, first_col = 0;
-    int64_t rotated_heads = 0;  ///< > 0: the rows are reordered from half-split to interleaved
+    int64_t rotated_heads = 0;              ///< > 0: the rows are reordered from half-split to interleaved
     const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
 };
 

@@ -13,7 +13,8 @@ public:
     /// beta1, beta2, eps, weight_decay, decoupled and seed of `options` hold for all parameters.
     explicit Adam(const AdamOptions& options) : options_(options) {}
 
-    /// The scalars that a step begins with: its number (from 1), learning rate, bias corrections; no loss yet.
+    /// The scalars that a step begins with: its number (from 1), learning rate, bias corrections; no loss
+    /// yet.
     StepScalars begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const;
     /// Norm of the gradients (already summed over the data ranks), clip coefficient, finite flag. max_norm 0:
     /// no clipping. `owners`: ranks that together own every parameter once.

@@ -2,6 +2,7 @@
 // What the machine can do at best: the peak that MFU is measured against.
 #pragma once
 
+#include "coeus/comm/communicator.hpp"
 #include "coeus/kernels/kernels.hpp"
 
 #include <optional>
@@ -13,11 +14,12 @@ namespace coeus {
 /// than a guess.
 std::optional<double> gpu_peak_flops(const std::string& device_name);
 
-/// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads: the best of 0.2 s of 1024 x
-/// 1024 x 1024 products, or of an earlier start: `cache_file` keeps the best by CPU, threads and type ("" :
-/// nothing is kept; a file that cannot be read or written is passed over silently).
+/// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads while all `ranks` compute: the
+/// best of 0.2 s of 1024 x 1024 x 1024 products, or of an earlier start. `cache_file` (of the first rank; "":
+/// none) keeps the best by CPU, threads and type; a start that finds one there measures for 0.02 s. A file
+/// that cannot be read or written is passed over silently. Collective.
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
-                      const std::string& cache_file);
+                      const std::string& cache_file, const Communicator& ranks);
 
 /// Bytes per second, read and written, of a copy of 64 MiB with this Exec's threads: the best of several.
 double copy_bandwidth(Exec& exec, const Kernels& kernels);

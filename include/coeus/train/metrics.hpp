@@ -30,6 +30,13 @@ struct StepMetrics {
     double step_s = 0;
     double data_s = 0;  ///< of step_s, waiting for data
     double eta_s = 0;
+    // of this rank's GPU now, where there is one and its driver says so
+    std::optional<double> gpu_memory_gib;  ///< in use, of all processes
+    std::optional<double> gpu_power_w;
+    std::optional<double> gpu_clock_mhz;  ///< of its multiprocessors
+    std::optional<double> gpu_temperature_c;
+    std::optional<std::string>
+        gpu_throttle;  ///< why the clock is low, throttle_text(); "": nothing holds it down
 
     double data_percent() const { return step_s > 0 ? 100 * data_s / step_s : 0; }
 };

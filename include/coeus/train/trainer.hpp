@@ -5,6 +5,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/cpu.hpp"
+#include "coeus/device/gpu_monitor.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/train/config.hpp"
@@ -77,6 +78,7 @@ private:
     std::optional<Evaluator> evaluator_;
     std::optional<MetricsFile> metrics_;          ///< of rank 0
     std::optional<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
+    std::optional<GpuMonitor> gpu_monitor_;
     StepClock clock_;
     std::optional<KernelProfile> profile_;
     std::optional<StepTraces> traces_;

@@ -30,9 +30,12 @@ void check_close(const std::vector<double>& a, const std::vector<double>& b, dou
 TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
-    const Arguments more = {"--training.document_mask",   "--validation.enable",
-                            "--validation.freq=3",        "--validation.steps=1",
-                            "--training.global_batch_size=8", "--validation.dataset_path=" + data.string()};
+    const Arguments more = {"--training.document_mask",
+                            "--validation.enable",
+                            "--validation.freq=3",
+                            "--validation.steps=1",
+                            "--training.global_batch_size=8",
+                            "--validation.dataset_path=" + data.string()};
     train_tiny(folder / "cpu", data, more + on_cpu);
     const Outcome run = train_tiny(folder / "gpu", data, more + on_gpu + Arguments{"--profile"});
     CHECK_THAT(run.output, Contains("Computing on ") && Contains("(GPU 0 of "));
@@ -74,7 +77,8 @@ TEST_CASE("GPU: ranks share one, on any mesh") {
         INFO(mesh.front());
         const Outcome run = train_tiny(folder / mesh.front(), data, more + on_gpu + mesh, 2);
         CHECK_THAT(run.output, Contains("shared by 2 ranks"));
-        check_close(read_metrics(folder / mesh.front()).losses(), read_metrics(folder / "one").losses(), 1e-4);
+        check_close(read_metrics(folder / mesh.front()).losses(), read_metrics(folder / "one").losses(),
+                    1e-4);
     }
 }
 
@@ -92,11 +96,12 @@ TEST_CASE("GPU: 200 steps end where the CPU ends", "[.][long]") {
 TEST_CASE("GPU: an exported model is the one that was trained") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
-    const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=100", "--checkpoint.last_save_in_hf",
-                            "--checkpoint.last_save_model_only"};
+    const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=100",
+                            "--checkpoint.last_save_in_hf", "--checkpoint.last_save_model_only"};
     train_tiny(folder / "run", data, more + on_gpu);
     const fs::path hub = folder / "run/checkpoint/hf-00000006";
-    const Outcome same = run_coeus({"info", (folder / "run" / checkpoint_of(6)).string(), "--diff", hub.string()});
+    const Outcome same =
+        run_coeus({"info", (folder / "run" / checkpoint_of(6)).string(), "--diff", hub.string()});
     INFO(same.output);
     CHECK(same.exit_code == 0);
     // and a run starts from it

@@ -127,13 +127,15 @@ std::string differs_from_one_rank(const Case& c, const Communicator& cp) {
 
     Memory planned, memory;
     const Communicator ranks = Communicator::planned(cp.rank(), cp.size(), "planned");
-    attend(c, dry_kernels(), *make_kv_exchange(c.context, ranks, planned.exec), planned, own, document_start, part.count);
+    attend(c, dry_kernels(), *make_kv_exchange(c.context, ranks, planned.exec), planned, own, document_start,
+           part.count);
     memory.temp = Arena(planned.temp.peak(), "temporaries");
     memory.exec.workspace = Arena(planned.exec.workspace.peak(), "workspace");
     poison(memory.temp, planned.temp.peak());
     poison(memory.exec.workspace, planned.exec.workspace.peak());
     const std::vector<double> own_out =
-        attend(c, cpu_kernels(), *make_kv_exchange(c.context, cp, memory.exec), memory, own, document_start, part.count);
+        attend(c, cpu_kernels(), *make_kv_exchange(c.context, cp, memory.exec), memory, own, document_start,
+               part.count);
 
     std::string lines;
     const auto compare = [&](const char* what, const std::vector<double>& is,

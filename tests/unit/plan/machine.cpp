@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/plan/machine.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,18 +14,23 @@ using namespace coeus::test;
 namespace {
 
 int gemm_calls = 0;
+constexpr double gemm_seconds = 1e-3;
 
-// The CPU's table with a product that only counts.
+// The CPU's table with a product that only counts, and takes a while.
 Kernels counting_kernels() {
     Kernels table = cpu_kernels();
-    table.gemm = [](Exec&, Tensor, Operand, Operand, Tensor) { ++gemm_calls; };
+    table.gemm = [](Exec&, Tensor, Operand, Operand, Tensor) {
+        ++gemm_calls;
+        for (const Timer timer; timer.seconds() < gemm_seconds;) {
+        }
+    };
     return table;
 }
 
 double peak(int threads, Dtype dtype, const std::string& cpu, const std::filesystem::path& cache) {
     Exec exec;
     exec.threads = threads;
-    return cpu_peak_flops(exec, counting_kernels(), dtype, cpu, cache.string());
+    return cpu_peak_flops(exec, counting_kernels(), dtype, cpu, cache.string(), Communicator::self());
 }
 
 }  // namespace
@@ -35,6 +41,7 @@ TEST_CASE("peaks of GPUs are dense bf16 figures; an unknown one has none") {
     CHECK(gpu_peak_flops("NVIDIA H100 PCIe") == 756e12);
     CHECK(gpu_peak_flops("NVIDIA H100 NVL") == 835e12);
     CHECK(gpu_peak_flops("NVIDIA H200") == 989.4e12);
+    CHECK(gpu_peak_flops("NVIDIA GH200 480GB") == 989.4e12);
     CHECK(gpu_peak_flops("NVIDIA H20") == 148e12);
     CHECK(gpu_peak_flops("NVIDIA B200") == 2.25e15);
     CHECK(gpu_peak_flops("NVIDIA GB200") == 2.5e15);
@@ -51,7 +58,9 @@ TEST_CASE("the CPU's peak is the best that was ever measured for each CPU, numbe
     CHECK(first > 0);
     CHECK(gemm_calls > 1);
     CHECK(read_file(cache).ends_with("\tSome CPU @ 2.0 GHz, 2 threads, float32\n"));
+    gemm_calls = 0;
     CHECK(peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache) >= 0.999 * first);
+    CHECK(gemm_calls < 0.03 / gemm_seconds);  // a known peak is measured for a tenth of the time
     // far above what this machine can do: kept, and nothing is added to the file
     const std::string best = "1e30\tBest CPU, 2 threads, float32\n";
     write_file(cache, "1e20\tBest CPU, 2 threads, float32\n" + best + "2e20\tBest CPU, 2 threads, float32\n");
@@ -84,7 +93,7 @@ TEST_CASE("a cache of peaks that is damaged, absent or not writable is measured 
 TEST_CASE("the probe runs the real product in every type") {
     for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
         Exec exec;
-        CHECK(cpu_peak_flops(exec, cpu_kernels(), dtype, "CPU", "") > 1e8);
+        CHECK(cpu_peak_flops(exec, cpu_kernels(), dtype, "CPU", "", Communicator::self()) > 1e8);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/train/tensorboard.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -101,6 +102,34 @@ TEST_CASE("metrics: the JSON line keeps every digit") {
     CHECK(validation.root().number("validation_loss") == 1.0 / 3);
     CHECK(validation.root().integer("validation_tokens") == 4096);
     CHECK_FALSE(validation.root().contains("loss"));
+}
+
+TEST_CASE("metrics: what a GPU reports stands where it is known, and nowhere else") {
+    StepMetrics m = some_step();
+    const std::string without = console_line(m, false);
+    CHECK(without.find("gpu") == std::string::npos);
+    CHECK(json_line(m).find("gpu") == std::string::npos);
+    const size_t scalars = tensorboard_scalars(m).size();
+    m.gpu_memory_gib = 30.25;
+    m.gpu_power_w = 650.5;
+    m.gpu_clock_mhz = 1755;
+    m.gpu_temperature_c = 61;
+    m.gpu_throttle = "power cap";
+    CHECK(console_line(m, false) == without + "  gpu: 30.25GiB 650W 1755MHz 61C power cap");
+    const JsonDocument line = JsonDocument::parse(json_line(m), "line");
+    CHECK(line.root().number("gpu_memory_gib") == 30.25);
+    CHECK(line.root().number("gpu_power_w") == 650.5);
+    CHECK(line.root().number("gpu_clock_mhz") == 1755);
+    CHECK(line.root().number("gpu_temperature_c") == 61);
+    CHECK(line.root().string("gpu_throttle", "") == "power cap");
+    REQUIRE(tensorboard_scalars(m).size() == scalars + 5);
+    CHECK(tensorboard_scalars(m).back().key == "gpu/throttled");
+    CHECK(tensorboard_scalars(m).back().value == 1);
+    m.gpu_throttle = "";
+    CHECK(tensorboard_scalars(m).back().value == 0);
+    m.gpu_power_w.reset();
+    CHECK(console_line(m, false) == without + "  gpu: 30.25GiB 1755MHz 61C");
+    CHECK(json_line(m).find("gpu_power_w") == std::string::npos);
 }
 
 TEST_CASE("metrics: a resumed run's file has each step once") {

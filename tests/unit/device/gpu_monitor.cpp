@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU reports, by a stand-in for the driver's library: whole, with queries that the GPU does not know,
+// absent.
+#include "coeus/device/gpu_monitor.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <dlfcn.h>
+#include <utility>
+
+using namespace coeus;
+
+namespace {
+
+// The stand-in's state, as it was at the end.
+class StandIn {
+public:
+    StandIn() : library_(dlopen(COEUS_NVML_STAND_IN, RTLD_NOW)) { REQUIRE(library_ != nullptr); }
+    ~StandIn() {
+        unsupported() = "";
+        has_driver() = true;
+        dlclose(library_);
+    }
+    StandIn(const StandIn&) = delete;
+    StandIn& operator=(const StandIn&) = delete;
+
+    int& users() { return *static_cast<int*>(dlsym(library_, "nvml_users")); }
+    bool& has_driver() { return *static_cast<bool*>(dlsym(library_, "nvml_has_driver")); }
+    const char*& unsupported() { return *static_cast<const char**>(dlsym(library_, "nvml_unsupported")); }
+    unsigned long long& throttle() {
+        return *static_cast<unsigned long long*>(dlsym(library_, "nvml_throttle"));
+    }
+
+private:
+    void* library_;
+};
+
+int absent_figures(const GpuSample& s) {
+    return !s.memory_used + !s.memory_total + !s.power + !s.power_limit + !s.sm_clock + !s.memory_clock +
+           !s.temperature + !s.utilisation + !s.throttle_reasons;
+}
+
+}  // namespace
+
+TEST_CASE("GPU monitor: every figure, by index and by bus") {
+    StandIn nvml;
+    nvml.throttle() = 0x4;
+    {
+        auto by_index = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
+        auto by_bus = GpuMonitor::of_bus_id("0000:17:00.0", COEUS_NVML_STAND_IN);
+        CHECK(nvml.users() == 2);
+        for (auto* found : {&by_index, &by_bus}) {
+            REQUIRE(found->has_value());
+            const GpuMonitor monitor = *std::move(*found);
+            CHECK(monitor.name() == "NVIDIA H100 80GB HBM3");
+            CHECK(monitor.driver() == "570.86.15");
+            const GpuSample s = monitor.sample();
+            CHECK(s.memory_used == uint64_t(30) << 30);
+            CHECK(s.memory_total == uint64_t(80) << 30);
+            CHECK(s.power == 650.5);
+            CHECK(s.power_limit == 700.0);
+            CHECK(s.sm_clock == 1755);
+            CHECK(s.memory_clock == 2619);
+            CHECK(s.temperature == 61);
+            CHECK(s.utilisation == 98);
+            REQUIRE(s.throttle_reasons.has_value());
+            CHECK(throttle_text(*s.throttle_reasons) == "power cap");
+        }
+    }
+    CHECK(nvml.users() == 0);
+}
+
+TEST_CASE("GPU monitor: what a GPU does not know is absent, and nothing else") {
+    StandIn nvml;
+    const auto monitor = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
+    REQUIRE(monitor.has_value());
+    CHECK(absent_figures(monitor->sample()) == 0);
+    for (const char* query :
+         {"power", "power limit", "SM clock", "memory clock", "temperature", "utilisation", "throttle"}) {
+        CAPTURE(query);
+        nvml.unsupported() = query;
+        CHECK(absent_figures(monitor->sample()) == 1);
+    }
+    nvml.unsupported() = "memory";
+    CHECK(absent_figures(monitor->sample()) == 2);
+    nvml.unsupported() = "power";
+    CHECK_FALSE(monitor->sample().power.has_value());
+    nvml.unsupported() = "name";
+    const auto nameless = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
+    REQUIRE(nameless.has_value());
+    CHECK(nameless->name().empty());
+}
+
+TEST_CASE("GPU monitor: none without the library, the driver or the GPU") {
+    StandIn nvml;
+    CHECK_FALSE(GpuMonitor::of_index(0, "/absent/libnvidia-ml.so.1").has_value());
+    CHECK_FALSE(GpuMonitor::of_index(0, "libm.so.6").has_value());  // a library without NVML's functions
+    CHECK_FALSE(GpuMonitor::of_index(7, COEUS_NVML_STAND_IN).has_value());
+    CHECK_FALSE(GpuMonitor::of_bus_id("0000:99:00.0", COEUS_NVML_STAND_IN).has_value());
+    nvml.has_driver() = false;
+    CHECK_FALSE(GpuMonitor::of_index(0, COEUS_NVML_STAND_IN).has_value());
+    CHECK(nvml.users() == 0);
+}
+
+TEST_CASE("GPU monitor: throttle reasons in words") {
+    CHECK(throttle_text(0).empty());
+    CHECK(throttle_text(0x1).empty());  // idle
+    CHECK(throttle_text(0x20) == "thermal");
+    CHECK(throttle_text(0x48) == "hardware slow-down, thermal (hardware)");
+    CHECK(throttle_text(0x80) == "power brake");
+    CHECK(throttle_text(uint64_t(1) << 40).empty());  // of a driver to come
+}
