@@ -10,6 +10,8 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 struct coeus_emulated_event {
     size_t recorded = 0, done = 0;  // how often
@@ -20,11 +22,13 @@ struct coeus_emulated_stream {
         std::function<void()> work;
         coeus_emulated_event* awaited = nullptr;  // it must have been done so often
         size_t times = 0;
+        std::function<bool()> ready = nullptr;  // none: always
     };
     std::deque<Item> items;
+    bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {
-        return !items.empty() &&
-               (!items.front().awaited || items.front().awaited->done >= items.front().times);
+        if (items.empty() || (waits_outside() && !items.front().ready())) return false;
+        return !items.front().awaited || items.front().awaited->done >= items.front().times;
     }
 };
 
@@ -51,12 +55,20 @@ public:
     Access& operator=(const Access&) = delete;
 };
 
-void run_one() {
+// Whose work comes next; null: nobody's, until others outside this process have come.
+coeus_emulated_stream* next_stream() {
     std::vector<coeus_emulated_stream*> ready;
-    for (coeus_emulated_stream* stream : streams)
+    bool others_may_come = false;
+    for (coeus_emulated_stream* stream : streams) {
         if (stream->can_go_on()) ready.push_back(stream);
+        others_may_come |= stream->waits_outside();
+    }
+    if (ready.empty() && others_may_come) return nullptr;
     if (ready.empty()) throw std::runtime_error("emulation: streams wait for each other");
-    coeus_emulated_stream& stream = *ready[random_number() % ready.size()];
+    return ready[random_number() % ready.size()];
+}
+
+void run_one(coeus_emulated_stream& stream) {
     const auto item = std::move(stream.items.front());
     stream.items.pop_front();
     item.work();
@@ -64,10 +76,17 @@ void run_one() {
 
 template <class Done>
 void run_until(const Done& done) {
-    const std::lock_guard lock(mutex);
-    if (done()) return;
-    const Access access;
-    while (!done()) run_one();
+    std::unique_lock lock(mutex);
+    while (!done()) {
+        if (coeus_emulated_stream* stream = next_stream()) {
+            const Access access;
+            for (; stream; stream = done() ? nullptr : next_stream()) run_one(*stream);
+        } else {  // other threads may give work meanwhile
+            lock.unlock();
+            std::this_thread::yield();
+            lock.lock();
+        }
+    }
 }
 
 }  // namespace
@@ -80,6 +99,11 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
         const Access access;
         work();
     }
+}
+
+void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
+    const std::lock_guard lock(mutex);
+    stream->items.push_back({.work = std::move(work), .ready = std::move(ready)});
 }
 
 void set_gpus(int count) {

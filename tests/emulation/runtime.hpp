@@ -16,6 +16,8 @@ namespace coeus::emulation {
 
 /// Work of a stream; of none (null): runs at once.
 void give(coeus_emulated_stream* stream, std::function<void()> work);
+/// Work that others outside this process may hold up: it begins when `ready` says so, which is asked often.
+void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work);
 
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
