@@ -28,7 +28,7 @@ target_link_libraries(coeus_base PUBLIC fmt::fmt)
 set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
-coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
+coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX ${CMAKE_DL_LIBS})
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)

@@ -298,11 +298,26 @@ void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, 
                                      handle_->comm, MPI_STATUS_IGNORE));
 }
 
-// Moving a Communicator would leave its transport without ranks: it is made by the first call, when all are
-// in their places.
+// Moving a Communicator would leave its transport without ranks: where nothing is connected it is made by the
+// first call, when all are in their places.
 Transport& Communicator::transport(const Exec& exec) const {
     if (!handle_->transport) handle_->transport = make_staged_transport(*this, *exec.device);
     return *handle_->transport;
+}
+
+void Communicator::connect(const NcclLibrary& nccl) {
+    if (size_ > 1 && !planned_) handle_->transport = make_nccl_transport(*this, nccl);
+}
+
+void Communicator::disconnect() {
+    handle_->transport.reset();
+}
+
+void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {
+    if (exec.queue && size_ > 1 && !planned_)
+        transport(exec).grouped(calls);
+    else
+        calls();
 }
 
 void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {

@@ -14,10 +14,10 @@ namespace coeus {
 
 struct Communicator::Handle {
     MPI_Comm comm = MPI_COMM_NULL;
-    Buffer staging;                     // one piece from each peer
-    std::vector<int64_t> numbers;       // one from each: sums of single numbers need no more
-    std::vector<MPI_Request> requests;  // two for each peer
-    std::unique_ptr<Transport> transport;  // of a device's tensors, made by the first of them
+    Buffer staging;                        // one piece from each peer
+    std::vector<int64_t> numbers;          // one from each: sums of single numbers need no more
+    std::vector<MPI_Request> requests;     // two for each peer
+    std::unique_ptr<Transport> transport;  // of a device's tensors, made by connect() or by the first of them
 
     explicit Handle(MPI_Comm c) : comm(c) {
         int size = 1;

@@ -188,6 +188,25 @@ const Communicator& Mesh::operator[](unsigned axes) const {
     return it->second;
 }
 
+// Stages send messages and data ranks exchange numbers of the host: neither axis carries tensors by itself.
+void Mesh::connect(const NcclLibrary& nccl) {
+    nccl_ = &nccl;
+    for (const unsigned axes :
+         {fsdp, unsigned(dp_replicate), unsigned(cp), unsigned(tp), loss_axes, owner_axes})
+        groups_.at(axes).connect(nccl);
+    gradient_reduction_->connect(nccl);
+}
+
+void Mesh::disconnect() {
+    nccl_ = nullptr;
+    for (auto& [axes, communicator] : groups_) communicator.disconnect();
+    gradient_reduction_->disconnect();
+}
+
+void Mesh::connect(Communicator& part) const {
+    if (nccl_) part.connect(*nccl_);
+}
+
 void Mesh::observe(CommunicationObserver* observer) {
     for (auto& [axes, communicator] : groups_) communicator.observe(observer);
     gradient_reduction_->observe(observer);

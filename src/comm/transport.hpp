@@ -17,11 +17,19 @@ public:
     virtual void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) = 0;
     virtual void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) = 0;
+    /// Calls that may begin together, when the last is given.
+    virtual void grouped(FunctionRef<void()> calls) { calls(); }
 };
 
 /// By way of the host: copied to pinned memory, exchanged by the communicator's own collectives, copied back;
 /// so the sums have the same bits as those of a CPU's tensors. For ranks that share a GPU, and where there is
 /// no NCCL.
 std::unique_ptr<Transport> make_staged_transport(const Communicator& ranks, const Device& device);
+
+/// By NCCL, from GPU to GPU. A sum's bits depend on NCCL's algorithm and protocol (a ring adds in the order
+/// of its ranks, from another one on for each part), which it chooses by size and machine, unless NCCL_ALGO
+/// and NCCL_PROTO name them: the same from run to run on the same machine. Collective. CollectiveError where
+/// NCCL cannot connect the ranks.
+std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks, const NcclLibrary& nccl);
 
 }  // namespace coeus

@@ -11,6 +11,12 @@ namespace {
 // What observers call the computing thread's waits.
 constexpr const char *gathering = "gather_weights", *reducing = "reduce_gradients";
 
+// This rank's part of what all of them have together.
+Tensor share_of(Tensor all, const Communicator& ranks) {
+    const int64_t share = all.count() / ranks.size();
+    return all.slice_rows(ranks.rank() * share, share);
+}
+
 }  // namespace
 
 // Where the units lie in a buffer, and which of them are there.
@@ -155,32 +161,39 @@ void Gathered::allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& co
     }
 }
 
-void Gathered::gather(size_t u) {
+template <class Each>
+void Gathered::for_each_storage(size_t u, const Each& each) const {
     const Unit& unit = parameters_.units()[u];
-    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
-        const Storage& storage = parameters_.storages()[i];
-        const Tensor all = weights_->of(u, i);
-        const int64_t share = all.count() / ranks_->gather.size(), count = storage.shard_shape().count();
-        const Tensor own = all.slice_rows(ranks_->gather.rank() * share, share);
-        if (count > 0)
-            kernels_->cast(gather_stream_->exec(), own.slice_rows(0, count), storage.master.reshape({count}));
-        ranks_->gather.all_gather(gather_stream_->exec(), all, own);
-    }
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i) each(i, parameters_.storages()[i]);
+}
+
+void Gathered::gather(size_t u) {
+    Exec& exec = gather_stream_->exec();
+    ranks_->gather.grouped(exec, [&] {
+        for_each_storage(u, [&](size_t i, const Storage& storage) {
+            const Tensor all = weights_->of(u, i), own = share_of(all, ranks_->gather);
+            const int64_t count = storage.shard_shape().count();
+            if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), storage.master.reshape({count}));
+            ranks_->gather.all_gather(exec, all, own);
+        });
+    });
 }
 
 void Gathered::scatter(size_t u) {
-    const Unit& unit = parameters_.units()[u];
-    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
-        const Storage& storage = parameters_.storages()[i];
-        if (!storage.trainable()) continue;
-        const Tensor all = gradients_->of(u, i);
-        const int64_t share = all.count() / ranks_->reduce.size(), count = storage.shard_shape().count();
-        const Tensor own = all.slice_rows(ranks_->reduce.rank() * share, share);
-        ranks_->reduce.reduce_scatter(reduce_stream_->exec(), own, all);
-        if (count > 0)
-            kernels_->add(reduce_stream_->exec(), storage.gradient.reshape({count}),
-                          own.slice_rows(0, count));
-    }
+    Exec& exec = reduce_stream_->exec();
+    ranks_->reduce.grouped(exec, [&] {
+        for_each_storage(u, [&](size_t i, const Storage& storage) {
+            if (!storage.trainable()) return;
+            const Tensor all = gradients_->of(u, i);
+            ranks_->reduce.reduce_scatter(exec, share_of(all, ranks_->reduce), all);
+        });
+    });
+    for_each_storage(u, [&](size_t i, const Storage& storage) {
+        const int64_t count = storage.shard_shape().count();
+        if (!storage.trainable() || count == 0) return;
+        const Tensor own = share_of(gradients_->of(u, i), ranks_->reduce);
+        kernels_->add(exec, storage.gradient.reshape({count}), own.slice_rows(0, count));
+    });
 }
 
 void Gathered::sum_over_replicas(size_t unit) {

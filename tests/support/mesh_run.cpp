@@ -27,7 +27,7 @@ std::string MeshCase::name() const {
     if (mesh.cp > 1)
         text += fmt::format(", {}{}", names[int(exchanges.context.exchange)],
                             exchanges.context.balancing == Balancing::none ? "" : " head-tail");
-    if (!device->is_host()) text += ", GPU";
+    if (!device->is_host()) text += nccl ? ", GPUs by NCCL" : ", GPU";
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
@@ -119,7 +119,8 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
 
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
                                   double loss_tolerance, double gradient_tolerance) {
-    const Mesh mesh(world.split(0, "world"), c.mesh);
+    Mesh mesh(world.split(0, "world"), c.mesh);
+    if (c.nccl) mesh.connect(*c.nccl);
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};

@@ -3,6 +3,7 @@
 // rank gives. Every rank of the world trains its part of the mesh's model, and the whole model alone.
 #pragma once
 
+#include "coeus/comm/nccl.hpp"
 #include "coeus/train/engine.hpp"
 #include "support/model.hpp"
 
@@ -28,6 +29,7 @@ struct MeshCase {
     RecomputeOptions recompute = {};
     PipelineOptions pipeline = {};          ///< of the mesh's pp axis; its sends are synchronous
     const Device* device = &host_device();  ///< of the mesh; one rank alone is always on the host
+    const NcclLibrary* nccl = nullptr;      ///< carries the mesh's tensors; null: pinned host memory
 
     std::string name() const;
     int64_t validation_batch() const {

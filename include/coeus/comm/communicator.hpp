@@ -11,9 +11,11 @@
 // by all ranks.
 //
 // With an Exec, operands are in the memory of its device, and on a GPU the call is work of its queue; without
-// one they are the host's.
+// one they are the host's. NCCL carries a GPU's tensors after connect(), and sums in an order of its own;
+// else they go by pinned host memory and have the host's bits.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/device/exec.hpp"
 
 #include <memory>
@@ -34,6 +36,7 @@ public:
     virtual void end(int64_t event) = 0;
 };
 
+struct NcclLibrary;
 class Transport;
 
 class Communicator {
@@ -78,6 +81,12 @@ public:
     void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
 
+    /// Tensors of a GPU, which this thread uses, go by NCCL from now on. Collective; the communicator stays
+    /// where it is. CollectiveError with what NCCL says where it cannot.
+    void connect(const NcclLibrary& nccl);
+    /// No longer. While an exception is on its way, work that waits for other ranks is abandoned, so that its
+    /// queue can end.
+    void disconnect();
     /// The same where the Exec runs; of one communicator always by the same device.
     void all_reduce(Exec& exec, Tensor inout, Where where = Where::current()) const;
     void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
@@ -86,6 +95,9 @@ public:
     /// Equal bytes.
     void send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,
                       Where where = Where::current()) const;
+    /// Calls of this communicator by this Exec that may begin together, when the last is given: until then no
+    /// other work may need what they write.
+    void grouped(const Exec& exec, FunctionRef<void()> calls) const;
     void barrier() const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.

@@ -114,6 +114,8 @@ private:
     void release_weights(size_t unit);
     void hold_gradients(size_t unit);
     void release_gradients(size_t unit);
+    template <class Each>  // (number, storage)
+    void for_each_storage(size_t unit, const Each& each) const;
     void gather(size_t unit);
     void scatter(size_t unit);
     void sum_over_replicas(size_t unit);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL as it is found when the program runs: the few functions that Coeus uses, declared here so that neither
+// nccl.h nor the library is needed to build.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace coeus {
+
+/// Names and values are those of nccl.h, without their prefixes.
+namespace nccl {
+
+struct UniqueId {
+    char internal[128];
+};
+using Comm = struct OpaqueComm*;
+using Stream = void*;  ///< as Queue::native() gives it
+enum class Result : int {
+    success,
+    unhandled_cuda_error,
+    system_error,
+    internal_error,
+    invalid_argument,
+    invalid_usage,
+    remote_error,
+    in_progress
+};
+enum class DataType : int { uint8 = 1, int32 = 2, int64 = 4, float32 = 7, float64 = 8, bfloat16 = 9 };
+enum class RedOp : int { sum };
+
+}  // namespace nccl
+
+struct NcclLibrary {
+    using Result = nccl::Result;
+
+    Result (*get_version)(int* version) = nullptr;
+    Result (*get_unique_id)(nccl::UniqueId* id) = nullptr;
+    Result (*comm_init_rank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
+    Result (*comm_destroy)(nccl::Comm comm) = nullptr;
+    Result (*comm_abort)(nccl::Comm comm) = nullptr;
+    Result (*comm_get_async_error)(nccl::Comm comm, Result* error) = nullptr;
+    const char* (*get_error_string)(Result result) = nullptr;
+    const char* (*get_last_error)(nccl::Comm comm) = nullptr;
+    Result (*group_start)() = nullptr;
+    Result (*group_end)() = nullptr;
+    Result (*all_reduce)(const void* from, void* to, size_t count, nccl::DataType type, nccl::RedOp op,
+                         nccl::Comm comm, nccl::Stream stream) = nullptr;
+    Result (*reduce_scatter)(const void* from, void* to, size_t received, nccl::DataType type, nccl::RedOp op,
+                             nccl::Comm comm, nccl::Stream stream) = nullptr;
+    Result (*all_gather)(const void* from, void* to, size_t sent, nccl::DataType type, nccl::Comm comm,
+                         nccl::Stream stream) = nullptr;
+    Result (*send)(const void* from, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
+                   nccl::Stream stream) = nullptr;
+    Result (*receive)(void* to, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
+                      nccl::Stream stream) = nullptr;
+
+    /// "2.28.9"
+    std::string version_text() const;
+};
+
+/// The environment variable COEUS_NCCL, else "libnccl.so.2".
+std::string nccl_path();
+/// Loads that library, for as long as the process lives. ConfigError that says why it cannot be used: it is
+/// not found, is no NCCL, or older than 2.13.
+NcclLibrary load_nccl(const std::string& path = nccl_path());
+
+}  // namespace coeus

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/error.hpp"
+#include "coeus/comm/nccl.hpp"
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace coeus {
+
+namespace {
+
+constexpr int oldest = 21300;  // ncclGetLastError came with it
+
+std::string text_of(int version) {
+    const int thousand = version >= 10000 ? 100 : 10;  // 2.8.4 was still 2804
+    return fmt::format("{}.{}.{}", version / (100 * thousand), version / 100 % thousand, version % 100);
+}
+
+template <class Function>
+void look_up(void* library, const std::string& path, const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(library, name));
+    if (!function) throw ConfigError("{}: is not NCCL 2.13 or newer: it has no {}", path, name);
+}
+
+}  // namespace
+
+std::string NcclLibrary::version_text() const {
+    int version = 0;
+    return get_version(&version) == Result::success ? text_of(version) : "of unknown version";
+}
+
+std::string nccl_path() {
+    const char* path = std::getenv("COEUS_NCCL");
+    return path && *path ? path : "libnccl.so.2";
+}
+
+NcclLibrary load_nccl(const std::string& path) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw ConfigError("NCCL cannot be loaded: {}", dlerror());
+    NcclLibrary nccl;
+    const auto find = [&](const char* name, auto*& function) { look_up(library, path, name, function); };
+    find("ncclGetVersion", nccl.get_version);
+    int version = 0;
+    if (nccl.get_version(&version) != nccl::Result::success || version < oldest)
+        throw ConfigError("{}: is NCCL {}; 2.13 or newer is needed", path, text_of(version));
+    find("ncclGetUniqueId", nccl.get_unique_id);
+    find("ncclCommInitRank", nccl.comm_init_rank);
+    find("ncclCommDestroy", nccl.comm_destroy);
+    find("ncclCommAbort", nccl.comm_abort);
+    find("ncclCommGetAsyncError", nccl.comm_get_async_error);
+    find("ncclGetErrorString", nccl.get_error_string);
+    find("ncclGetLastError", nccl.get_last_error);
+    find("ncclGroupStart", nccl.group_start);
+    find("ncclGroupEnd", nccl.group_end);
+    find("ncclAllReduce", nccl.all_reduce);
+    find("ncclReduceScatter", nccl.reduce_scatter);
+    find("ncclAllGather", nccl.all_gather);
+    find("ncclSend", nccl.send);
+    find("ncclRecv", nccl.receive);
+    return nccl;
+}
+
+}  // namespace coeus

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by NCCL, of which the tests have a stand-in, give what those of the host give.
+#include "coeus/base/error.hpp"
+#include "gpu/gpu.hpp"
+#include "nccl_stand_in/nccl.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstring>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+constexpr Dtype summed[] = {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::i32, Dtype::i64};
+
+// The same elements on the host and on the GPU.
+struct Twin {
+    OwnedTensor host, gpu;
+
+    Twin(Dtype dtype, int64_t count, int rank)
+        : host(dtype, {count}), gpu(dtype, {count}, "twin", the_gpu().memory()) {
+        for (int64_t i = 0; i < count; ++i) set(i, std::sin(double(i % 1009) + 1000.0 * rank));
+        the_gpu().copy(gpu.view.data, host.view.data, host.view.bytes());
+    }
+    bool same() const {
+        OwnedTensor there(host.view.dtype, host.view.shape);
+        the_gpu().copy(there.view.data, gpu.view.data, there.view.bytes());
+        return std::memcmp(there.view.data, host.view.data, size_t(there.view.bytes())) == 0;
+    }
+
+private:
+    void set(int64_t i, double value) {
+        switch (host.view.dtype) {
+            case Dtype::f64: host.view.as<double>()[i] = value; break;
+            case Dtype::f32: host.view.as<float>()[i] = float(value); break;
+            case Dtype::bf16: host.view.as<bf16>()[i] = bf16(float(value)); break;
+            case Dtype::i32: host.view.as<int32_t>()[i] = int32_t(1000 * value); break;
+            case Dtype::i64: host.view.as<int64_t>()[i] = int64_t(1e6 * value); break;
+            default: host.view.as<uint8_t>()[i] = uint8_t(100 + 100 * value);
+        }
+    }
+};
+
+struct Fixture {
+    Communicator world = Communicator::world("world");
+    Exec exec{the_gpu()};
+    int rank = world.rank(), size = world.size();
+
+    Fixture() { world.connect(nccl_stand_in()); }
+    Tensor own(Tensor all) const { return all.slice_rows(rank * (all.count() / size), all.count() / size); }
+};
+
+// What a call says: the same on every rank, or "different texts".
+template <class Call>
+std::string error_of(const Call& call) {
+    try {
+        call();
+    } catch (const SystemError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(Fixture, "NCCL: sums are the host's, for every type that is summed") {
+    for (const Dtype dtype : summed)
+        for (const int64_t n : {1, 3, 1000}) {
+            INFO(name_of(dtype) << " " << n);
+            Twin whole(dtype, n, rank), parts(dtype, n * size, rank);
+            world.all_reduce(whole.host);
+            world.all_reduce(exec, whole.gpu);
+            world.reduce_scatter(own(parts.host), parts.host);  // in place
+            world.reduce_scatter(exec, own(parts.gpu), parts.gpu);
+            exec.queue->finish();
+            CHECK(whole.same());
+            OwnedTensor there(dtype, {n});
+            the_gpu().copy(there.view.data, own(parts.gpu).data, there.view.bytes());
+            CHECK(std::memcmp(there.view.data, own(parts.host).data, size_t(there.view.bytes())) == 0);
+
+            Twin in(dtype, n * size, rank), out(dtype, n, rank);
+            world.reduce_scatter(out.host, in.host);
+            world.reduce_scatter(exec, out.gpu, in.gpu);
+            exec.queue->finish();
+            CHECK(out.same());
+        }
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: what is gathered, exchanged and passed on is the host's") {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::i32, Dtype::i64, Dtype::u8})
+        for (const int64_t n : {1, 7, 3000}) {
+            INFO(name_of(dtype) << " " << n);
+            Twin all(dtype, n * size, rank), other(dtype, n * size, rank + 10), part(dtype, n, rank),
+                turned(dtype, n * size, 0), passed(dtype, n, 0);
+            world.all_gather(all.host, own(all.host));  // in place
+            world.all_gather(exec, all.gpu, own(all.gpu));
+            world.all_gather(other.host, part.host);
+            world.all_gather(exec, other.gpu, part.gpu);
+            world.all_to_all(turned.host, other.host);
+            world.all_to_all(exec, turned.gpu, other.gpu);
+            const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+            world.send_receive(part.host, next, passed.host, previous);
+            world.send_receive(exec, part.gpu, next, passed.gpu, previous);
+            exec.queue->finish();
+            CHECK(all.same());
+            CHECK(other.same());
+            CHECK(turned.same());
+            CHECK(passed.same());
+        }
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: calls that are grouped begin together") {
+    Twin a(Dtype::f32, 5 * size, rank), b(Dtype::f32, 9 * size, rank), c(Dtype::f32, 3, rank);
+    for (Twin* twin : {&a, &b}) world.all_gather(twin->host, own(twin->host));
+    world.all_reduce(c.host);
+    const int before = nccl_launches();
+    world.grouped(exec, [&] {
+        world.all_gather(exec, a.gpu, own(a.gpu));
+        world.all_gather(exec, b.gpu, own(b.gpu));
+        world.all_reduce(exec, c.gpu);
+        CHECK(nccl_launches() == before);
+    });
+    CHECK(nccl_launches() == before + 1);
+    exec.queue->finish();
+    CHECK(a.same());
+    CHECK(b.same());
+    CHECK(c.same());
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: calls of one communicator begin in their order, on whichever queues") {
+    Exec other(the_gpu());
+    for (const uint64_t seed : {1, 2, 3, 4}) {
+        set_order(seed + uint64_t(rank));  // the ranks' queues run in different orders
+        Twin a(Dtype::f32, 5, rank), b(Dtype::f32, 9, rank);
+        for (int i = 0; i < 4; ++i) {
+            world.all_reduce(a.host);
+            world.all_reduce(exec, a.gpu);
+            world.all_reduce(b.host);
+            world.all_reduce(other, b.gpu);
+        }
+        exec.queue->finish();
+        other.queue->finish();
+        CHECK(a.same());
+        CHECK(b.same());
+    }
+}
+
+TEST_CASE("NCCL: the observer sees each call once") {
+    struct Seen : CommunicationObserver {
+        std::string text;
+        int ended = 0;
+        int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
+                      const std::source_location&) override {
+            text += fmt::format("{}: {} {}; ", communicator, operation, bytes);
+            return 0;
+        }
+        void end(int64_t) override { ++ended; }
+    } seen;
+    Fixture f;
+    f.world.observe(&seen);
+    Twin all(Dtype::f32, 4 * f.size, f.rank);
+    f.world.all_gather(f.exec, all.gpu, f.own(all.gpu));
+    f.world.all_reduce(f.exec, all.gpu);
+    f.exec.queue->finish();
+    CHECK(seen.text == fmt::format("world: all_gather {0}; world: all_reduce {0}; ", 16 * f.size));
+    CHECK(seen.ended == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: errors name communicator, operation and what NCCL says") {
+    Twin a(Dtype::f32, 4, rank);
+    nccl_fail_next(nccl::Result::remote_error);
+    CHECK_THAT(error_of([&] { world.all_reduce(exec, a.gpu); }),
+               Contains("NCCL: all_reduce between the ranks of world: remote process exited or there was a "
+                        "network error: injected by the test"));
+    // in a group, whose other calls are forgotten
+    Twin in(Dtype::f32, size, rank), out(Dtype::f32, size, rank);
+    nccl_fail_next(nccl::Result::remote_error);
+    CHECK_THAT(error_of([&] { world.all_to_all(exec, out.gpu, in.gpu); }),
+               Contains("NCCL: all_to_all between the ranks of world: remote process"));
+    // of earlier work
+    nccl_set_state(nccl::Result::remote_error);
+    CHECK_THAT(error_of([&] { world.all_reduce(exec, a.gpu); }), Contains("network error: a rank is gone"));
+    nccl_set_state(nccl::Result::success);
+    world.all_reduce(a.host);
+    world.all_reduce(exec, a.gpu);
+    exec.queue->finish();
+    CHECK(a.same());
+    CHECK_THROWS_AS(world.all_reduce(exec, Tensor(a.gpu.view.data, Dtype::f16, {2})), LogicError);
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: the stand-in sees ranks that do not agree, and operands that overlap") {
+    Twin a(Dtype::f32, 8, rank), b(Dtype::f32, 8 * size, rank);
+    world.all_reduce(exec, a.gpu.view.slice_rows(0, rank == 0 ? 3 : 4));
+    CHECK_THROWS_WITH(exec.queue->finish(), Contains("this rank gave all_reduce 0 of "));
+    exec.queue->finish();
+    CHECK_THAT(
+        error_of([&] { world.all_gather(exec, b.gpu, b.gpu.view.slice_rows((rank + 1) % size * 8, 8)); }),
+        Contains("operands overlap"));
+}
+
+TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on its way") {
+    CHECK(nccl_live() == 0);
+    const int before = nccl_aborted();
+    {
+        const Fixture f;
+        CHECK(nccl_live() == 1);
+    }
+    CHECK(nccl_live() == 0);
+    CHECK(nccl_aborted() == before);
+    try {
+        const Fixture f;
+        throw SystemError("on its way");
+    } catch (const SystemError&) {
+    }
+    CHECK(nccl_live() == 0);
+    CHECK(nccl_aborted() == before + 1);
+}
+
+TEST_CASE("NCCL: after an error, work that others never join does not hold its queue") {
+    struct Guard {
+        Communicator& world;
+        ~Guard() { world.disconnect(); }
+    };
+    const int rank = Communicator::world("world").rank();
+    const Twin a(Dtype::f32, 4, rank);
+    try {
+        Fixture f;
+        const Guard guard{f.world};
+        if (rank == 0) f.world.all_reduce(f.exec, a.gpu);
+        throw SystemError("on its way");
+    } catch (const SystemError&) {
+    }
+    CHECK(nccl_live() == 0);
+}
+
+TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
+    const Communicator world = Communicator::world("world");
+    {
+        Mesh mesh(world.split(0, "world"), {.dp_shard = 2, .tp = world.size() / 2});
+        mesh.connect(nccl_stand_in());
+        // weights, gradients, losses, owners; and those of tensor parallelism, where there are any
+        CHECK(nccl_live() == (world.size() == 2 ? 4 : 5));
+        Communicator part = mesh[dp_shard].split(0, "part");
+        mesh.connect(part);
+        CHECK(nccl_live() == (world.size() == 2 ? 5 : 6));
+        mesh.disconnect();
+        CHECK(nccl_live() == 1);
+    }
+    Mesh staged(world.split(0, "world"), {.dp_shard = world.size()});
+    Communicator part = staged[dp_shard].split(0, "part");
+    staged.connect(part);
+    CHECK(nccl_live() == 0);
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks whose tensors NCCL carries train as one rank on the CPU.
+#include "gpu/gpu.hpp"
+#include "nccl_stand_in/nccl.hpp"
+#include "support/mesh_factors.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+void check(MeshCase c, const Communicator& world, uint64_t order) {
+    c.types = {Dtype::f32, Dtype::f32};
+    c.device = &the_gpu();
+    c.nccl = &nccl_stand_in();
+    c.streams = Stream::Mode::eager;
+    set_order(order + uint64_t(world.rank()));
+    CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+    CHECK(nccl_live() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
+    const Communicator world = Communicator::world("world");
+    size_t number = 0;
+    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
+        // each axis alone on two ranks, then two together
+        if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
+        const std::vector<MeshVariant> variants = full_product({mesh});
+        // one case of each mesh, each time another choice of all that can be combined
+        const int before = nccl_launches();
+        ++number;
+        check(variants[number * 89 % variants.size()].mesh_case(), world, number);
+        CHECK(nccl_launches() > before);
+    }
+}
+
+TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, the tied table") {
+    const Communicator world = Communicator::world("world");
+    if (world.size() != 2) return;
+    for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
+        MeshCase c = {.mesh = {.cp = 2}, .model = tiny_config()};
+        c.exchanges.context.exchange = exchange;
+        check(c, world, 1);
+    }
+    MeshCase overlapped = {.mesh = {.tp = 2}, .model = tiny_config()};
+    overlapped.exchanges.overlap_tokens = true;
+    check(overlapped, world, 2);
+    MeshCase tied = {.mesh = {.pp = 2}, .model = tiny_config(4, true), .sequences = 2};
+    tied.pipeline = pipeline_of("1F1B", 2, 2, 1, tied.model);
+    check(tied, world, 3);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library that has NCCL's names and the version STAND_IN_VERSION, and does nothing: for tests of loading.
+// With STAND_IN_WITHOUT_SEND a name is missing.
+#define STAND_IN(name)      \
+    extern "C" int name() { \
+        return 1;           \
+    }
+
+extern "C" int ncclGetVersion(int* version) {
+    *version = STAND_IN_VERSION;
+    return 0;
+}
+STAND_IN(ncclGetUniqueId)
+STAND_IN(ncclCommInitRank)
+STAND_IN(ncclCommDestroy)
+STAND_IN(ncclCommAbort)
+STAND_IN(ncclCommGetAsyncError)
+STAND_IN(ncclGetErrorString)
+STAND_IN(ncclGetLastError)
+STAND_IN(ncclGroupStart)
+STAND_IN(ncclGroupEnd)
+STAND_IN(ncclAllReduce)
+STAND_IN(ncclReduceScatter)
+STAND_IN(ncclAllGather)
+#ifndef STAND_IN_WITHOUT_SEND
+STAND_IN(ncclSend)
+#endif
+STAND_IN(ncclRecv)

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl_stand_in/nccl.hpp"
+
+#include "coeus/base/types.hpp"
+#include "emulation/runtime.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace coeus::nccl {
+
+struct OpaqueComm {
+    int id = 0, rank = 0;
+    std::vector<int> world_ranks;       // of its ranks
+    int collectives = 0;                // given until now
+    std::map<int, int> sent, received;  // messages to and from each rank, given until now
+    int given = 0, done = 0;            // launches
+    bool aborted = false;               // what is left of them does nothing
+};
+
+}  // namespace coeus::nccl
+
+namespace coeus::test {
+
+namespace {
+
+using namespace nccl;
+
+enum class Kind : int { all_reduce, reduce_scatter, all_gather, message };
+
+constexpr const char* name_of_kind[] = {"all_reduce", "reduce_scatter", "all_gather", "message"};
+
+// What ranks must agree on; a message's is the receiver's too.
+struct Header {
+    Kind kind;
+    int number;  // of the communicator's collectives, or of its messages between two ranks
+    int64_t count;
+    DataType type;
+    bool operator==(const Header&) const = default;
+};
+
+std::string text_of(const Header& h) {
+    return fmt::format("{} {} of {} elements of type {}", name_of_kind[int(h.kind)], h.number, h.count,
+                       int(h.type));
+}
+
+// One rank's part of a call: what goes to a peer, or comes from one.
+struct Transfer {
+    int peer;
+    int tag;
+    Header own, theirs = {};
+    std::vector<std::byte> data;
+};
+
+struct Call {
+    Header header;
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    int peer = -1;  // of a message
+    bool sends = true, receives = true;
+    std::vector<Transfer> out, in;
+};
+
+// Calls that begin together.
+struct Launch {
+    Comm comm = nullptr;
+    coeus_emulated_stream* stream = nullptr;
+    int number = 0;
+    std::vector<Call> calls;
+    std::vector<MPI_Request> requests;
+};
+
+MPI_Comm world = MPI_COMM_NULL;
+std::mutex mutex;
+std::set<Comm> live;
+int made = 0, aborted = 0, launches = 0;
+Result next_failure = Result::success, state = Result::success;
+std::string last_error;
+thread_local int depth = 0;
+thread_local std::shared_ptr<Launch> group;
+thread_local Result group_failure = Result::success;  // its first: nothing of it is begun
+
+Result misuse(const std::string& why) {
+    last_error = why;
+    return Result::invalid_usage;
+}
+
+int64_t bytes_of(DataType type) {
+    switch (type) {
+        case DataType::uint8: return 1;
+        case DataType::bfloat16: return 2;
+        case DataType::int32:
+        case DataType::float32: return 4;
+        case DataType::int64:
+        case DataType::float64: return 8;
+    }
+    return 0;
+}
+
+template <class T, class Accumulator>
+void sum_as(std::byte* to, const std::vector<const std::byte*>& parts, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+        Accumulator sum = Accumulator(reinterpret_cast<const T*>(parts[0])[i]);
+        for (size_t p = 1; p < parts.size(); ++p) sum += Accumulator(reinterpret_cast<const T*>(parts[p])[i]);
+        reinterpret_cast<T*>(to)[i] = T(sum);
+    }
+}
+
+void sum(DataType type, std::byte* to, const std::vector<const std::byte*>& parts, int64_t count) {
+    switch (type) {
+        case DataType::float64: return sum_as<double, double>(to, parts, count);
+        case DataType::float32: return sum_as<float, float>(to, parts, count);
+        case DataType::bfloat16: return sum_as<bf16, float>(to, parts, count);
+        case DataType::int32: return sum_as<int32_t, int32_t>(to, parts, count);
+        case DataType::int64: return sum_as<int64_t, int64_t>(to, parts, count);
+        case DataType::uint8: return sum_as<uint8_t, uint8_t>(to, parts, count);
+    }
+}
+
+// The part of a rank's input that a peer needs, in bytes from its beginning.
+int64_t sent_bytes(const Call& call) {
+    return call.header.count * bytes_of(call.header.type);
+}
+
+int64_t offset_for(const Call& call, int peer) {
+    return call.header.kind == Kind::reduce_scatter ? peer * sent_bytes(call) : 0;
+}
+
+int tag_of(const Launch& launch, const Call& call, bool payload) {
+    const bool message = call.header.kind == Kind::message;
+    return ((launch.comm->id * 2 + int(message)) * 512 + call.header.number % 511) * 2 + int(payload);
+}
+
+bool all_arrived(Launch& launch) {
+    int done = 0;
+    MPI_Testall(int(launch.requests.size()), launch.requests.data(), &done, MPI_STATUSES_IGNORE);
+    return done != 0;
+}
+
+template <class Each>
+void for_each_peer(const Launch& launch, const Call& call, const Each& each) {
+    if (call.header.kind == Kind::message) return each(call.peer);
+    for (int peer = 0; peer < int(launch.comm->world_ranks.size()); ++peer) each(peer);
+}
+
+// Reads what goes out and tells the peers what is meant.
+void begin(Launch& launch) {
+    for (Call& call : launch.calls) {
+        const int tag = tag_of(launch, call, false);
+        for_each_peer(launch, call, [&](int peer) {
+            if (call.receives)
+                call.in.push_back(
+                    {peer, tag, call.header, {}, std::vector<std::byte>(size_t(sent_bytes(call)))});
+            if (!call.sends) return;
+            const std::byte* from = call.from + offset_for(call, peer);
+            call.out.push_back({peer, tag, call.header, {}, {from, from + sent_bytes(call)}});
+        });
+    }
+    const auto rank_of = [&](int peer) { return launch.comm->world_ranks[size_t(peer)]; };
+    for (Call& call : launch.calls) {
+        for (Transfer& t : call.in)
+            MPI_Irecv(&t.theirs, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
+                      &launch.requests.emplace_back());
+        for (Transfer& t : call.out)
+            MPI_Isend(&t.own, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
+                      &launch.requests.emplace_back());
+    }
+}
+
+void exchange(Launch& launch) {
+    launch.requests.clear();
+    for (const Call& call : launch.calls)
+        for (const Transfer& t : call.in)
+            if (!(t.own == t.theirs))
+                throw std::runtime_error(fmt::format("NCCL stand-in: this rank gave {}, rank {} gave {}",
+                                                     text_of(t.own), t.peer, text_of(t.theirs)));
+    const auto rank_of = [&](int peer) { return launch.comm->world_ranks[size_t(peer)]; };
+    for (Call& call : launch.calls) {
+        for (Transfer& t : call.in)
+            MPI_Irecv(t.data.data(), int(t.data.size()), MPI_BYTE, rank_of(t.peer), t.tag + 1, world,
+                      &launch.requests.emplace_back());
+        for (Transfer& t : call.out)
+            MPI_Isend(t.data.data(), int(t.data.size()), MPI_BYTE, rank_of(t.peer), t.tag + 1, world,
+                      &launch.requests.emplace_back());
+    }
+}
+
+void finish(Launch& launch) {
+    for (const Call& call : launch.calls) {
+        if (!call.receives) continue;
+        const int64_t bytes = sent_bytes(call);
+        std::vector<const std::byte*> parts;
+        for (const Transfer& t : call.in) parts.push_back(t.data.data());
+        if (call.header.kind == Kind::all_reduce || call.header.kind == Kind::reduce_scatter) {
+            sum(call.header.type, call.to, parts, call.header.count);
+        } else {
+            for (size_t p = 0; p < parts.size(); ++p)
+                std::memcpy(call.to + int64_t(p) * bytes, parts[p], size_t(bytes));
+        }
+    }
+    ++launch.comm->done;
+}
+
+Result launch(std::shared_ptr<Launch> l) {
+    ++launches;
+    l->number = l->comm->given++;
+    const auto stage = [&](bool (*ready)(Launch&), void (*work)(Launch&)) {
+        emulation::give_when(
+            l->stream, [l, ready] { return l->comm->aborted || ready(*l); },
+            [l, work] {
+                if (!l->comm->aborted) work(*l);
+            });
+    };
+    stage([](Launch& launch) { return launch.comm->done == launch.number; }, begin);
+    stage(all_arrived, exchange);
+    stage(all_arrived, finish);
+    return Result::success;
+}
+
+// A call that is legal for itself: alone, or in the thread's group.
+Result give(Comm comm, Stream stream, Call call) {
+    if (!live.contains(comm)) return misuse("the communicator is not one");
+    if (group_failure != Result::success) return group_failure;
+    if (next_failure != Result::success) {
+        last_error = "injected by the test";
+        if (depth > 0) group_failure = next_failure;
+        return std::exchange(next_failure, Result::success);
+    }
+    if (call.header.kind == Kind::message) {
+        if (depth == 0) return misuse("a message outside of a group");
+        if (call.peer < 0 || call.peer >= int(comm->world_ranks.size())) return misuse("no such peer");
+        call.header.number = (call.sends ? comm->sent : comm->received)[call.peer]++;
+    } else {
+        call.header.number = comm->collectives++;
+    }
+    auto target = depth > 0 ? group : nullptr;
+    if (!target) target = std::make_shared<Launch>();
+    if (target->comm && (target->comm != comm || target->stream != stream))
+        return misuse("a group has calls of several communicators or streams");
+    target->comm = comm;
+    target->stream = static_cast<coeus_emulated_stream*>(stream);
+    target->calls.push_back(std::move(call));
+    if (depth == 0) return launch(target);
+    group = target;
+    return Result::success;
+}
+
+// Operands of a collective: in place means that the smaller is this rank's part of the larger.
+bool in_place_or_apart(const void* small, const void* large, int64_t bytes, int64_t ranks, int64_t rank) {
+    const auto *s = static_cast<const std::byte*>(small), *l = static_cast<const std::byte*>(large);
+    return s == l + rank * bytes || s + bytes <= l || l + ranks * bytes <= s;
+}
+
+Call collective(Kind kind, const void* from, void* to, size_t count, DataType type) {
+    return {.header = {kind, 0, int64_t(count), type},
+            .from = static_cast<const std::byte*>(from),
+            .to = static_cast<std::byte*>(to)};
+}
+
+Result get_version(int* version) {
+    *version = 22809;
+    return Result::success;
+}
+
+// Its number and where the ranks meet.
+Result get_unique_id(UniqueId* id) {
+    int rank = 0, size = 0;
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &size);
+    const int number[2] = {made++ * size + rank, rank};
+    std::memcpy(id->internal, number, sizeof number);
+    return Result::success;
+}
+
+// Every rank tells the first its place in the world, and learns those of all.
+Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
+    int number[2];
+    std::memcpy(number, id.internal, sizeof number);
+    const int tag = number[0] * 2048 + 2047;  // one that no call has: those end below
+    auto made_now = std::make_unique<OpaqueComm>();
+    made_now->id = number[0];
+    made_now->rank = rank;
+    made_now->world_ranks.resize(size_t(ranks));
+    MPI_Request request;
+    MPI_Isend(&rank, 1, MPI_INT, number[1], tag, world, &request);
+    int own = 0;
+    MPI_Comm_rank(world, &own);
+    if (own == number[1]) {
+        std::vector<int>& all = made_now->world_ranks;
+        for (int i = 0; i < ranks; ++i) {
+            int its = 0;
+            MPI_Status from;
+            MPI_Recv(&its, 1, MPI_INT, MPI_ANY_SOURCE, tag, world, &from);
+            all[size_t(its)] = from.MPI_SOURCE;
+        }
+        for (const int other : all)
+            if (other != own) MPI_Send(all.data(), ranks, MPI_INT, other, tag, world);
+    } else {
+        MPI_Recv(made_now->world_ranks.data(), ranks, MPI_INT, number[1], tag, world, MPI_STATUS_IGNORE);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    *comm = made_now.release();
+    live.insert(*comm);
+    return Result::success;
+}
+
+Result comm_destroy(Comm comm) {
+    if (live.erase(comm) == 0) return misuse("the communicator is not one");
+    if (comm->given != comm->done) return misuse("the communicator has work left");
+    delete comm;
+    return Result::success;
+}
+
+Result comm_abort(Comm comm) {
+    ++aborted;
+    if (live.contains(comm)) comm->aborted = true;  // its work refers to it
+    return live.erase(comm) > 0 ? Result::success : misuse("the communicator is not one");
+}
+
+Result comm_get_async_error(Comm comm, Result* error) {
+    *error = state;
+    if (state != Result::success) last_error = "a rank is gone";
+    return live.contains(comm) ? Result::success : misuse("the communicator is not one");
+}
+
+const char* get_error_string(Result result) {
+    switch (result) {
+        case Result::success: return "no error";
+        case Result::remote_error: return "remote process exited or there was a network error";
+        case Result::invalid_usage: return "invalid usage";
+        default: return "another error";
+    }
+}
+
+const char* get_last_error(Comm /*comm*/) {
+    return last_error.c_str();
+}
+
+Result group_start() {
+    ++depth;
+    return Result::success;
+}
+
+Result group_end() {
+    if (depth == 0) return misuse("a group ends that did not begin");
+    if (--depth > 0) return Result::success;
+    const auto calls = std::exchange(group, nullptr);
+    const Result failure = std::exchange(group_failure, Result::success);
+    return failure == Result::success && calls ? launch(calls) : failure;
+}
+
+Result all_reduce(const void* from, void* to, size_t count, DataType type, RedOp op, Comm comm,
+                  Stream stream) {
+    if (op != RedOp::sum || bytes_of(type) == 0) return misuse("no such type or operation");
+    if (!in_place_or_apart(from, to, int64_t(count) * bytes_of(type), 1, 0))
+        return misuse("all_reduce: operands overlap");
+    return give(comm, stream, collective(Kind::all_reduce, from, to, count, type));
+}
+
+Result reduce_scatter(const void* from, void* to, size_t received, DataType type, RedOp op, Comm comm,
+                      Stream stream) {
+    if (op != RedOp::sum || bytes_of(type) == 0) return misuse("no such type or operation");
+    if (!in_place_or_apart(to, from, int64_t(received) * bytes_of(type), int64_t(comm->world_ranks.size()),
+                           comm->rank))
+        return misuse("reduce_scatter: operands overlap");
+    return give(comm, stream, collective(Kind::reduce_scatter, from, to, received, type));
+}
+
+Result all_gather(const void* from, void* to, size_t sent, DataType type, Comm comm, Stream stream) {
+    if (bytes_of(type) == 0) return misuse("no such type");
+    if (!in_place_or_apart(from, to, int64_t(sent) * bytes_of(type), int64_t(comm->world_ranks.size()),
+                           comm->rank))
+        return misuse("all_gather: operands overlap");
+    return give(comm, stream, collective(Kind::all_gather, from, to, sent, type));
+}
+
+Result send(const void* from, size_t count, DataType type, int peer, Comm comm, Stream stream) {
+    Call call = collective(Kind::message, from, nullptr, count, type);
+    call.receives = false;
+    call.peer = peer;
+    return give(comm, stream, std::move(call));
+}
+
+Result receive(void* to, size_t count, DataType type, int peer, Comm comm, Stream stream) {
+    Call call = collective(Kind::message, nullptr, to, count, type);
+    call.sends = false;
+    call.peer = peer;
+    return give(comm, stream, std::move(call));
+}
+
+// The streams' work and other threads' calls are under one lock each; a launch takes the streams'.
+template <auto function>
+struct Locked;
+template <class... Arguments, Result (*function)(Arguments...)>
+struct Locked<function> {
+    static Result call(Arguments... arguments) {
+        const std::lock_guard lock(mutex);
+        return function(arguments...);
+    }
+};
+
+}  // namespace
+
+const NcclLibrary& nccl_stand_in() {
+    if (world == MPI_COMM_NULL) MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    static const NcclLibrary library = {.get_version = get_version,
+                                        .get_unique_id = get_unique_id,
+                                        .comm_init_rank = comm_init_rank,
+                                        .comm_destroy = comm_destroy,
+                                        .comm_abort = comm_abort,
+                                        .comm_get_async_error = comm_get_async_error,
+                                        .get_error_string = get_error_string,
+                                        .get_last_error = get_last_error,
+                                        .group_start = group_start,
+                                        .group_end = Locked<group_end>::call,
+                                        .all_reduce = Locked<all_reduce>::call,
+                                        .reduce_scatter = Locked<reduce_scatter>::call,
+                                        .all_gather = Locked<all_gather>::call,
+                                        .send = Locked<send>::call,
+                                        .receive = Locked<receive>::call};
+    return library;
+}
+
+int nccl_live() {
+    return int(live.size());
+}
+
+int nccl_aborted() {
+    return aborted;
+}
+
+int nccl_launches() {
+    return launches;
+}
+
+void nccl_fail_next(Result result) {
+    next_failure = result;
+}
+
+void nccl_set_state(Result result) {
+    state = result;
+}
+
+}  // namespace coeus::test

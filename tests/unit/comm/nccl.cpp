@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/nccl.hpp"
+
+#include "coeus/base/error.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+
+using namespace coeus;
+using Catch::Contains;
+
+TEST_CASE("NCCL is loaded by name, and says its version") {
+    const NcclLibrary nccl = load_nccl(COEUS_NCCL_STAND_IN);
+    CHECK(nccl.version_text() == "2.28.9");
+    CHECK(nccl.receive != nullptr);
+    setenv("COEUS_NCCL", COEUS_NCCL_STAND_IN, 1);
+    CHECK(nccl_path() == COEUS_NCCL_STAND_IN);
+    CHECK(load_nccl().version_text() == "2.28.9");
+    unsetenv("COEUS_NCCL");
+    CHECK(nccl_path() == "libnccl.so.2");
+}
+
+TEST_CASE("an NCCL that is absent, too old, or something else") {
+    const std::string old = COEUS_NCCL_OLD, partial = COEUS_NCCL_PARTIAL;
+    CHECK_THROWS_WITH(load_nccl("/absent/libnccl.so.2"),
+                      Contains("NCCL cannot be loaded: /absent/libnccl.so.2: cannot open"));
+    CHECK_THROWS_WITH(load_nccl(old), old + ": is NCCL 2.8.4; 2.13 or newer is needed");
+    CHECK_THROWS_WITH(load_nccl(partial), partial + ": is not NCCL 2.13 or newer: it has no ncclSend");
+    CHECK_THROWS_WITH(load_nccl("libc.so.6"),
+                      "libc.so.6: is not NCCL 2.13 or newer: it has no ncclGetVersion");
+    CHECK_THROWS_AS(load_nccl("/absent/libnccl.so.2"), ConfigError);
+}
