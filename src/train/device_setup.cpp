@@ -5,6 +5,12 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
 
+#include <unistd.h>
+
+#include <array>
+#include <unordered_map>
+#include <vector>
+
 namespace coeus {
 
 namespace {
@@ -13,11 +19,81 @@ bool wants_gpu_where_there_is_one(const Config& config) {
     return config.device == "cuda" || (config.device == "auto" && config.training.dtype != "float64");
 }
 
+// "GPU 0000:1b:00.0 of host a" of every rank of the world.
+std::vector<std::string> gpus_of(const Communicator& world, const Device& device) {
+    using Name = std::array<char, 320>;
+    std::array<char, 256> host = {};
+    gethostname(host.data(), host.size() - 1);
+    const std::string text = fmt::format("GPU {} of host {}", device.bus_id(), host.data());
+    Name own = {};
+    text.copy(own.data(), own.size() - 1);
+    std::vector<Name> all(size_t(world.size()));
+    world.all_gather(Tensor(all.data(), Dtype::u8, {int64_t(sizeof(Name)) * world.size()}),
+                     Tensor(own.data(), Dtype::u8, {int64_t(sizeof(Name))}));
+    std::vector<std::string> names;
+    for (const Name& name : all) names.emplace_back(name.data());
+    return names;
+}
+
+// "ranks 0 and 1 share GPU ...", of the first two that do; else "".
+std::string sharing_text(const std::vector<std::string>& gpus) {
+    std::unordered_map<std::string, size_t> first;
+    for (size_t rank = 0; rank < gpus.size(); ++rank)
+        if (const auto [found, is_new] = first.emplace(gpus[rank], rank); !is_new)
+            return fmt::format("ranks {} and {} share {}", found->second, rank, gpus[rank]);
+    return "";
+}
+
+// NCCL where every rank can load it; else why not.
+std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::string& path, std::string& why) {
+    std::optional<NcclLibrary> nccl;
+    try {
+        together(world, [&] { nccl = load_nccl(path); });
+    } catch (const ConfigError& error) {
+        why = error.what();
+        return std::nullopt;
+    }
+    return nccl;
+}
+
 }  // namespace
 
 Backend backend_from_deck(const Config& config) {
     if (config.device == "cuda") return Backend::cuda;
     return wants_gpu_where_there_is_one(config) && visible_gpus() > 0 ? Backend::cuda : Backend::cpu;
+}
+
+RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
+                                  const std::string& library) {
+    const bool asks = config.comm.transport == "nccl";
+    if (device.is_host()) {
+        if (asks)
+            throw ConfigError(
+                "comm.transport = \"nccl\": NCCL is between GPUs, and this run computes on CPUs, whose "
+                "tensors go by MPI; leave it out, or give device = \"cuda\"");
+        return {};
+    }
+    if (world.size() == 1) return {};
+    const std::string by_host = "pinned host memory";
+    if (config.comm.transport == "staged") return {std::nullopt, by_host};
+    const std::string shared = sharing_text(gpus_of(world, device));
+    if (!shared.empty()) {
+        if (asks)
+            throw ConfigError(
+                "comm.transport = \"nccl\": {}; start at most one rank per GPU, or give comm.transport = "
+                "\"staged\"",
+                shared);
+        return {std::nullopt, by_host + ": " + shared};
+    }
+    std::string why;
+    std::optional<NcclLibrary> nccl = load_on_all(world, library, why);
+    if (nccl) return {nccl, "NCCL " + nccl->version_text()};
+    if (asks)
+        throw ConfigError(
+            "comm.transport = \"nccl\": {}; name the library by the environment variable COEUS_NCCL, or "
+            "give comm.transport = \"staged\"",
+            why);
+    return {std::nullopt, by_host + ": " + why};
 }
 
 RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
@@ -37,6 +113,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     });
     if (gpus == 0) {
         if (built_with_cuda() && wants_gpu_where_there_is_one(config)) text_ = why_no_gpu();
+        transport_ = transport_from_deck(config, world, host_device());
         return;
     }
     const int number = local_rank % gpus;
@@ -45,6 +122,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     text_ =
         fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
                     number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");
+    transport_ = transport_from_deck(config, world, *gpu_);
 }
 
 }  // namespace coeus

@@ -58,7 +58,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads) {
+                             int rank, int threads, Stream::Mode streams) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
@@ -88,7 +88,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
-    options.streams = Stream::Mode::threaded;
+    options.streams = streams;
     options.backend = backend_from_deck(config);
     options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);

@@ -18,6 +18,7 @@
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <limits>
 
@@ -57,13 +58,15 @@ LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, boo
 Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     : config_(command_line.config),
       notices_(command_line.notices),
+      device_(config_, Communicator::world("devices"), mpi.local_rank(), mpi.local_size()),
       mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
       folder_(config_, mesh_.world()),
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
                         mpi.local_ranks_with(cpu_binding()))),
-      device_(config_, mesh_.world(), mpi.local_rank(), mpi.local_size()),
       model_(model_from_deck(config_)),
-      engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads)),
+      engine_(model_,
+              engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
+                             device_.transport().nccl ? Stream::Mode::eager : Stream::Mode::threaded)),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world(),
@@ -81,6 +84,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
         if (!device_.text().empty())
             log::info("{}{}", device_.device().is_host() ? "Computing on the CPU: " : "Computing on ",
                       device_.text());
+        if (const std::string& transport = device_.transport().text; !transport.empty())
+            log::info("Ranks exchange tensors by {}", transport);
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
             log::info("{}", line);
         log::info("{}", data_.summary());
@@ -96,6 +101,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
+    if (const auto& nccl = device_.transport().nccl) mesh_.connect(*nccl);
     engine_.allocate(mesh_, device_.device());
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
@@ -116,6 +122,11 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     together(mesh_.world(), [&] {
         if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
     });
+}
+
+// After an error, queues would wait for collectives that other ranks never come to.
+Trainer::~Trainer() {
+    if (std::uncaught_exceptions() > 0) mesh_.disconnect();
 }
 
 // FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute

@@ -40,6 +40,11 @@ struct Config {
         bool quiet = false;                ///< only warnings and errors
     } log;
 
+    struct Comm {
+        std::string transport =
+            "auto";  ///< ours: of GPUs' tensors; nccl, staged, auto (nccl where it can be)
+    } comm;
+
     struct Profiling {
         bool kernels = false;  ///< print the share of each kind of kernel at the end
         bool enable_profiling = false;

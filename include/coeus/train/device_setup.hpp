@@ -3,8 +3,10 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/comm/nccl.hpp"
 #include "coeus/train/config.hpp"
 
+#include <optional>
 #include <string>
 
 namespace coeus {
@@ -13,11 +15,24 @@ namespace coeus {
 /// anywhere.
 Backend backend_from_deck(const Config& config);
 
+/// What carries tensors between the ranks' devices.
+struct RankTransport {
+    std::optional<NcclLibrary> nccl;  ///< none: MPI
+    /// "NCCL 2.28.9", "pinned host memory: ranks 0 and 1 share GPU 0000:1b:00.0 of host a"; empty where no
+    /// tensor of a GPU goes anywhere.
+    std::string text;
+};
+/// As comm.transport asks, with the NCCL of that path; the same on every rank. Collective over `world`.
+/// ConfigError where the deck asks for NCCL and it cannot be.
+RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
+                                  const std::string& library = nccl_path());
+
 /// The device of one rank.
 class RankDevice {
 public:
     /// Of ranks that share a host, number `local_rank` of `local_size`. Collective over `world`. ConfigError
-    /// where the deck asks for a GPU that is not there, and where some ranks would have one and others not.
+    /// where the deck asks for a GPU that is not there, where some ranks would have one and others not, and
+    /// as transport_from_deck() says.
     RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size);
 
     const Device& device() const { return gpu_ ? *gpu_ : host_device(); }
@@ -26,11 +41,13 @@ public:
     /// "NVIDIA H100 80GB HBM3, 79.2 GiB free (GPU 0 of 8)"; of the host: why there is no GPU, where that is
     /// worth a word, else empty.
     const std::string& text() const { return text_; }
+    const RankTransport& transport() const { return transport_; }
 
 private:
     std::unique_ptr<Device> gpu_;
     int sharing_;
     std::string text_;
+    RankTransport transport_;
 };
 
 }  // namespace coeus

@@ -13,9 +13,11 @@
 namespace coeus {
 
 /// ConfigError where the degrees of the mesh do not divide the model (naming option, rule and valid values),
-/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same.
+/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same. `streams`: threaded,
+/// but eager where NCCL carries tensors: it takes all calls at once, and wants those of several communicators
+/// in the same order on every rank.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads);
+                             int rank, int threads, Stream::Mode streams = Stream::Mode::threaded);
 /// Adds what was cut to `notices`. `begins`: the steps that the run has taken where the schedule begins; as
 /// long as the deck gives it no length it ends with the run.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);

@@ -28,6 +28,7 @@ public:
     /// Sets everything up and loads the newest checkpoint. Throws ConfigError for whatever a user can mend,
     /// before the first step. Collective, like every member.
     Trainer(const CommandLine& command_line, const MpiRuntime& mpi);
+    ~Trainer();
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
@@ -64,10 +65,10 @@ private:
 
     Config config_;
     std::vector<std::string> notices_;
+    RankDevice device_;
     Mesh mesh_;
     RunFolder folder_;
     CpuShare cpu_;
-    RankDevice device_;
     DecoderConfig model_;
     Engine engine_;
     TrainingData data_;

@@ -62,6 +62,11 @@ void check_metrics(const Config::Metrics& metrics) {
     check_place("metrics.save_tb_folder", metrics.save_tb_folder, "tb");
 }
 
+void check_comm(const Config& config) {
+    demand(config.comm.transport != "nccl" || config.device != "cpu",
+           "comm.transport = \"nccl\": is between GPUs, but device = \"cpu\"; leave one of the two out");
+}
+
 void check_model(const Config& config) {
     const auto& model = config.model;
     demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
@@ -236,6 +241,7 @@ void check(const Config& config) {
     check_job(config.job);
     check_profiling(config.profiling);
     check_metrics(config.metrics);
+    check_comm(config);
     check_model(config);
     check_training(config);
     check_parallelism(config);

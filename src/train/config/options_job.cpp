@@ -107,6 +107,10 @@ std::vector<Option> other_options() {
     return {
         no_effect("override.imports", Type::words, no_python,
                   "Python factories that replace parts of the program"),
+        works(COEUS_FIELD(comm.transport),
+              "what carries tensors between GPUs: NCCL, or MPI from pinned memory of the host; auto: NCCL "
+              "where it is found and each rank has a GPU of its own")
+            .one_of({"auto", "nccl", "staged"}),
         no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
                   "time-out of collectives until the first step is done")
             .idle_at({int64_t(300)}),

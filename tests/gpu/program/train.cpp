@@ -77,9 +77,24 @@ TEST_CASE("GPU: ranks share one, on any mesh") {
         INFO(mesh.front());
         const Outcome run = train_tiny(folder / mesh.front(), data, more + on_gpu + mesh, 2);
         CHECK_THAT(run.output, Contains("shared by 2 ranks"));
+        CHECK_THAT(run.output,
+                   Contains("Ranks exchange tensors by pinned host memory: ranks 0 and 1 share GPU "));
         check_close(read_metrics(folder / mesh.front()).losses(), read_metrics(folder / "one").losses(),
                     1e-4);
     }
+}
+
+TEST_CASE("GPU: NCCL between ranks that share one, or compute on CPUs, is refused") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments nccl = {"--comm.transport=nccl"};
+    const Outcome shared = run_coeus(tiny_run(folder / "run", data, nccl + on_gpu), 2);
+    CHECK(shared.exit_code == 2);
+    CHECK_THAT(shared.output, Contains("comm.transport = \"nccl\": ranks 0 and 1 share GPU ") &&
+                                  Contains("comm.transport = \"staged\""));
+    const Outcome cpu = run_coeus(tiny_run(folder / "run", data, nccl + on_cpu), 2);
+    CHECK(cpu.exit_code == 2);
+    CHECK_THAT(cpu.output, Contains("comm.transport = \"nccl\": is between GPUs, but device = \"cpu\""));
 }
 
 TEST_CASE("GPU: 200 steps end where the CPU ends", "[.][long]") {

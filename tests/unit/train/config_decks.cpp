@@ -179,6 +179,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"alltoall\"",
                           "\"deepep\"",
                           "\"rowwise\"",
+                          "\"staged\"",
                           "\"op\""};
         INFO(option.name);
         bool changed = false;

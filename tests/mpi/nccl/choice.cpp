@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What carries tensors, as comm.transport asks and the GPUs allow.
+#include "coeus/comm/mpi.hpp"
+#include "coeus/train/device_setup.hpp"
+#include "gpu/gpu.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// As if each rank, or each two, had a GPU.
+class Placed : public Device {
+public:
+    explicit Placed(int number) : bus_id_(fmt::format("0000:{:02x}:00.0", number)) {}
+    Backend backend() const override { return the_gpu().backend(); }
+    const std::string& name() const override { return the_gpu().name(); }
+    const Memory& memory() const override { return the_gpu().memory(); }
+    const Memory& staging() const override { return the_gpu().staging(); }
+    std::unique_ptr<Queue> make_queue() const override { return the_gpu().make_queue(); }
+    void copy(void* to, const void* from, int64_t bytes) const override { the_gpu().copy(to, from, bytes); }
+    int64_t memory_bytes() const override { return the_gpu().memory_bytes(); }
+    int64_t peak_bytes() const override { return the_gpu().peak_bytes(); }
+    std::string bus_id() const override { return bus_id_; }
+
+private:
+    std::string bus_id_;
+};
+
+const std::string ours = COEUS_NCCL_STAND_IN;  // has NCCL's names and a version, and no more
+
+RankTransport choice(const std::string& asked, const Device& device, const std::string& library = ours) {
+    const Communicator world = Communicator::world("world");
+    Config config;
+    config.comm.transport = asked;
+    return transport_from_deck(config, world, device, library);
+}
+
+std::string error_of(const std::string& asked, const Device& device, const std::string& library = ours) {
+    try {
+        choice(asked, device, library);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("transport: NCCL where each rank has a GPU of its own") {
+    const Placed own(world_rank());
+    for (const char* asked : {"auto", "nccl"}) {
+        const RankTransport found = choice(asked, own);
+        CHECK(found.nccl);
+        CHECK(found.text == "NCCL 2.28.9");
+    }
+    const RankTransport staged = choice("staged", own);
+    CHECK(!staged.nccl);
+    CHECK(staged.text == "pinned host memory");
+}
+
+TEST_CASE("transport: by the host where ranks share a GPU") {
+    // the last two
+    const int size = Communicator::world("world").size(), gpu = std::min(world_rank(), size - 2);
+    const Placed shared(gpu);
+    const RankTransport found = choice("auto", shared);
+    CHECK(!found.nccl);
+    const std::string why =
+        fmt::format("ranks {} and {} share GPU 0000:{:02x}:00.0 of host ", size - 2, size - 1, size - 2);
+    CHECK_THAT(found.text, Contains("pinned host memory: " + why));
+    CHECK_THAT(error_of("nccl", shared),
+               Contains("comm.transport = \"nccl\": " + why) &&
+                   Contains("; start at most one rank per GPU, or give comm.transport = \"staged\""));
+}
+
+TEST_CASE("transport: by the host where a rank has no NCCL") {
+    const Placed own(world_rank());
+    const std::string absent = world_rank() == 1 ? "/absent/libnccl.so.2" : ours;
+    const RankTransport found = choice("auto", own, absent);
+    CHECK(!found.nccl);
+    CHECK_THAT(found.text,
+               Contains("pinned host memory: rank 1: NCCL cannot be loaded: /absent/libnccl.so.2"));
+    CHECK_THAT(error_of("nccl", own, absent),
+               Contains("comm.transport = \"nccl\": rank 1: NCCL cannot be loaded: /absent/libnccl.so.2") &&
+                   Contains("COEUS_NCCL"));
+}
+
+TEST_CASE("transport: CPUs have none") {
+    CHECK(choice("auto", host_device()).text.empty());
+    CHECK(!choice("staged", host_device()).nccl);
+    CHECK_THAT(error_of("nccl", host_device()), Contains("computes on CPUs"));
+}
