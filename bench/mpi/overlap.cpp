@@ -65,8 +65,9 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
             engine.exec().observer = &tracer;
             mesh.observe(&network);
         }
-        engine.begin_step(step, 1e-4, 2 * sequences * seq_len);
-        engine.forward_backward({.sequences = sequences, .tokens = tokens, .labels = tokens});
+        engine.compute_gradients(step, 1e-4, 2 * sequences * seq_len, [&](int64_t) {
+            return LocalBatch{.sequences = sequences, .tokens = tokens, .labels = tokens};
+        });
         engine.update();
     }
     mesh.observe(nullptr);

@@ -63,6 +63,22 @@ public:
     void give_back(std::byte* data, int64_t /*bytes*/) const override { cudaFreeHost(data); }
 };
 
+class GpuGraph : public Graph {
+public:
+    explicit GpuGraph(cudaGraph_t recorded) {
+        const cudaError_t status = cudaGraphInstantiate(&graph_, recorded, 0);
+        cudaGraphDestroy(recorded);
+        check(status, "cudaGraphInstantiate");
+    }
+    ~GpuGraph() override { cudaGraphExecDestroy(graph_); }
+    GpuGraph(const GpuGraph&) = delete;
+    GpuGraph& operator=(const GpuGraph&) = delete;
+    cudaGraphExec_t native() const { return graph_; }
+
+private:
+    cudaGraphExec_t graph_ = nullptr;
+};
+
 class GpuQueue : public Queue {
 public:
     explicit GpuQueue(int gpu) : gpu_(gpu) {
@@ -89,6 +105,18 @@ public:
     void wait_for(const Queue& other, int64_t point) override {
         COEUS_CHECK_CUDA(
             cudaStreamWaitEvent(stream_, static_cast<const GpuQueue&>(other).event_of(point), 0));
+    }
+    // other threads may wait for their own queues meanwhile
+    void begin_recording() override {
+        COEUS_CHECK_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    }
+    std::unique_ptr<Graph> end_recording() override {
+        cudaGraph_t recorded = nullptr;
+        COEUS_CHECK_CUDA(cudaStreamEndCapture(stream_, &recorded));
+        return std::make_unique<GpuGraph>(recorded);
+    }
+    void give(const Graph& graph) override {
+        COEUS_CHECK_CUDA(cudaGraphLaunch(static_cast<const GpuGraph&>(graph).native(), stream_));
     }
     void enter_thread() const override { COEUS_CHECK_CUDA(cudaSetDevice(gpu_)); }
     void* native() const override { return stream_; }

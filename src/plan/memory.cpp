@@ -178,16 +178,15 @@ MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, con
     return plan_training(decoder, executor, training, validation, threads, mesh, exchanges);
 }
 
-int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
-                       int context_ranks) {
-    const int64_t loader = 2 * 3 * local_batches * training.count(), evaluator = 3 * validation.count();
-    const int64_t parts = 3 * (training.count() + validation.count()) / context_ranks;
-    return (loader + evaluator + parts) * size_of(Dtype::i32);
-}
-
-int64_t gpu_token_id_bytes(const BatchShape& training, const BatchShape& validation, int context_ranks) {
-    const int64_t whole = training.count() + validation.count();
-    return (3 * whole / context_ranks + whole) * size_of(Dtype::i32);
+TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
+                            int context_ranks, Backend backend) {
+    const int64_t step = local_batches * training.count(), one = training.count() + validation.count();
+    const int64_t read = 3 * (2 * step + validation.count());
+    const int64_t parts = 2 * (step + validation.count()) / context_ranks, positions = one / context_ranks;
+    const int64_t id = size_of(Dtype::i32);
+    if (backend == Backend::cpu) return {.host = (read + parts + positions) * id};
+    return {.host = (read + parts + step + validation.count()) * id,
+            .device = (3 * one / context_ranks + one) * id};
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {

@@ -14,12 +14,8 @@ StepState::StepState(const Device& device)
     if (!device.is_host()) device.copy(scalars_, mirror_, sizeof(StepScalars));
 }
 
-void StepState::write(Exec& exec, const StepScalars& scalars) {
-    if (written_) exec.queue->finish(*written_);
-    *mirror_ = scalars;
-    if (!exec.queue) return;
-    exec.queue->copy(scalars_, mirror_, sizeof(StepScalars));
-    written_ = exec.queue->mark();
+void StepState::bring(Exec& exec) const {
+    if (exec.queue) exec.queue->copy(scalars_, mirror_, sizeof(StepScalars));
 }
 
 const StepScalars& StepState::read(const Exec& exec) const {

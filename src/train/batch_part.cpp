@@ -5,57 +5,76 @@
 
 namespace coeus {
 
-BatchPart::Ids::Ids(const Device& device, int64_t count, const std::string& what)
-    : host(Dtype::i32, {count}, what, device.staging()) {
+namespace {
+
+// Of each sequence's own tokens, on the device.
+OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Device& device) {
+    std::vector<int32_t> all;
+    for (int64_t sequence = 0; sequence < sequences; ++sequence)
+        for (int64_t t = 0; t < part.count; ++t) all.push_back(int32_t(part.index(t)));
+    OwnedTensor there(Dtype::i32, {int64_t(all.size())}, "positions", device.memory());
+    device.copy(there.view.data, all.data(), there.view.bytes());
+    return there;
+}
+
+}  // namespace
+
+BatchPart::Ids::Ids(const Device& device, int64_t places, int64_t count, const std::string& what)
+    : host(Dtype::i32, {places * count}, what, device.staging()), most(count) {
     if (!device.is_host()) there = OwnedTensor(Dtype::i32, {count}, what, device.memory());
 }
 
-Tensor BatchPart::Ids::brought(Exec& exec, int64_t count) const {
-    const Tensor from = host.view.slice_rows(0, count);
+Tensor BatchPart::Ids::brought(Exec& exec, int64_t place, int64_t count) const {
+    const Tensor from = host.view.slice_rows(place * most, count);
     if (!exec.queue) return from;
     const Tensor to = there.view.slice_rows(0, count);
     exec.queue->copy(to.data, from.data, from.bytes());
     return to;
 }
 
-BatchPart::BatchPart(const BatchShape& shape, const SequencePart& part, const Device& device)
-    : seq_len_(shape.seq_len), part_(part) {
+BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
+                     const Device& device)
+    : seq_len_(shape.seq_len), part_(part), staged_(size_t(local_batches)) {
     const int64_t own = shape.sequences * part.count;
-    tokens_ = Ids(device, own, "token ids of this rank");
-    labels_ = Ids(device, own, "labels of this rank");
-    positions_ = Ids(device, own, "positions");
-    if (!device.is_host()) document_start_ = Ids(device, shape.count(), "beginnings of documents");
-    for (int64_t t = 0; t < own; ++t)
-        positions_.host.view.as<int32_t>()[t] = int32_t(part.index(t % part.count));
+    tokens_ = Ids(device, local_batches, own, "token ids of this rank");
+    labels_ = Ids(device, local_batches, own, "labels of this rank");
+    if (!device.is_host())
+        document_start_ = Ids(device, local_batches, shape.count(), "beginnings of documents");
+    positions_ = positions_of(part, shape.sequences, device);
 }
 
-Batch BatchPart::of(Exec& exec, const LocalBatch& local_batch) {
-    const int64_t count = local_batch.sequences * part_.count;
-    require(
-        local_batch.tokens.count() == local_batch.sequences * seq_len_ && count <= tokens_.host.view.count(),
-        "a local batch is not of the shape that was planned");
-    if (brought_) exec.queue->finish(*brought_);
-    const auto cut = [&](const Ids& own, Tensor whole) {
+void BatchPart::stage(int64_t place, const LocalBatch& local_batch) {
+    require(local_batch.tokens.count() == local_batch.sequences * seq_len_ &&
+                local_batch.sequences * part_.count <= tokens_.most,
+            "a local batch is not of the shape that was planned");
+    const auto cut = [&](const Ids& own, const Tensor& whole) {
         const auto* from = whole.as<const int32_t>();
-        auto* to = own.host.view.as<int32_t>();
+        auto* to = own.at(place);
         for (int64_t sequence = 0; sequence < local_batch.sequences; ++sequence)
             for (int64_t i = 0; i < part_.count; ++i) *to++ = from[sequence * seq_len_ + part_.index(i)];
-        return own.brought(exec, count);
     };
-    const auto documents = [&](Tensor whole) {
-        if (!whole || !exec.queue) return whole;
-        const auto* from = whole.as<const int32_t>();
-        std::copy(from, from + whole.count(), document_start_.host.view.as<int32_t>());
-        return document_start_.brought(exec, whole.count());
-    };
-    const Batch batch = {.sequences = local_batch.sequences,
-                         .seq_len = part_.count,
-                         .tokens = cut(tokens_, local_batch.tokens),
-                         .labels = cut(labels_, local_batch.labels),
-                         .positions = positions_.brought(exec, count),
-                         .document_start = documents(local_batch.document_start)};
-    if (exec.queue) brought_ = exec.queue->mark();
-    return batch;
+    cut(tokens_, local_batch.tokens);
+    cut(labels_, local_batch.labels);
+    Tensor documents = local_batch.document_start;
+    if (documents && document_start_.host.view) {
+        std::copy_n(documents.as<const int32_t>(), documents.count(), document_start_.at(place));
+        documents.data = document_start_.at(place);
+    }
+    staged_[size_t(place)] = {local_batch.sequences, documents};
+}
+
+Batch BatchPart::bring(Exec& exec, int64_t place) const {
+    const Staged& staged = staged_[size_t(place)];
+    const int64_t count = staged.sequences * part_.count;
+    const Tensor documents = staged.document_start;
+    return {.sequences = staged.sequences,
+            .seq_len = part_.count,
+            .tokens = tokens_.brought(exec, place, count),
+            .labels = labels_.brought(exec, place, count),
+            .positions = positions_.view.slice_rows(0, count),
+            .document_start = documents && exec.queue
+                                  ? document_start_.brought(exec, place, documents.count())
+                                  : documents};
 }
 
 }  // namespace coeus

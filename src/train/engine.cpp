@@ -109,21 +109,23 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
                           mesh, options.exchanges, options.backend);
     plan_.gathered = gathered_.bytes();
-    plan_.batches = token_id_bytes(options.training, options.accumulation, options.validation, mesh.size(cp));
+    const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
+                                            mesh.size(cp), options.backend);
+    plan_.batches = ids.host;
     for (const Communicator* ranks : summing(mesh, options.exchanges))
         plan_.reduction += Communicator::reduction_bytes(ranks->size());
     if (options.copies_state)
         plan_.copies = (plan_.state.master + plan_.state.moments) / mesh.size(dp_replicate);
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
     if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
-    if (options.backend == Backend::cuda) plan_for_gpu(options);
+    if (options.backend == Backend::cuda) plan_for_gpu(ids.device);
 }
 
 // What the CPU holds for a GPU is in the host's memory; token ids are on both.
-void Engine::plan_for_gpu(const EngineOptions& options) {
+void Engine::plan_for_gpu(int64_t token_ids) {
     plan_.on_host = plan_.reduction + plan_.copies + plan_.batches;
     plan_.reduction = plan_.copies = plan_.libraries = 0;
-    plan_.batches = gpu_token_id_bytes(options.training, options.validation, options.mesh.cp);
+    plan_.batches = token_ids;
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {
@@ -142,14 +144,14 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     temp_ = Arena(plan_.temporaries, "temporaries", memory);
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
-    const auto part_of = [&](const BatchShape& shape) {
-        return BatchPart(shape,
+    const auto part_of = [&](const BatchShape& shape, int64_t local_batches) {
+        return BatchPart(shape, local_batches,
                          part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
                                           options_.exchanges.context.balancing),
                          device);
     };
-    training_part_ = part_of(options_.training);
-    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation);
+    training_part_ = part_of(options_.training, options_.accumulation);
+    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1);
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
     if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
@@ -189,40 +191,59 @@ Tensor Engine::flow_of(const Batch& batch) const {
                   {batch.count() / (*mesh_)[tp].size(), decoder_.config().dim});
 }
 
-void Engine::begin_step(int64_t step, double learning_rate, int64_t valid_tokens) {
-    step_->write(exec_, adam_.begin_step(uint64_t(step), learning_rate, valid_tokens));
-    kernels_->zero(exec_, decoder_.parameters().gradients());
-    local_batches_left_ = options_.accumulation;
+// What the host adds to a step, first; then the work, which is the same in each.
+void Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
+                               FunctionRef<LocalBatch(int64_t)> local_batch) {
+    if (exec_.queue) exec_.queue->finish();  // of a step without update
+    step_->stage(adam_.begin_step(uint64_t(step), learning_rate, valid_tokens));
+    for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
+    give(gradients_, [this] {
+        step_->bring(exec_);
+        kernels_->zero(exec_, decoder_.parameters().gradients());
+        for (int64_t i = 0; i < options_.accumulation; ++i) forward_backward(i);
+        sum_over_ranks();
+    });
 }
 
-void Engine::forward_backward(const LocalBatch& local) {
-    require(local_batches_left_ > 0, "a step has more local batches than were announced");
-    const bool last = --local_batches_left_ == 0;
-    const Batch part = training_part_.of(exec_, local);
+bool Engine::update() {
+    give(update_, [this] {
+        adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
+                           (*mesh_)[owner_axes]);
+        adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars());
+    });
+    gathered_.forget_weights();
+    return step_->read(exec_).finite != 0;
+}
+
+// A graph gathers all weights it reads.
+void Engine::give(Repeated& work, FunctionRef<void()> call) {
+    if (!options_.graphs || !exec_.queue || exec_.observer) return call();
+    gathered_.forget_weights();
+    work.give(exec_, call);
+}
+
+void Engine::forward_backward(int64_t local_batch) {
+    const Batch part = training_part_.bring(exec_, local_batch);
     const BatchShape shape = micro_batch_of(options_);
     for (size_t m = 0; m < micro_batches_.size(); ++m)
         micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
+    const bool last = local_batch == options_.accumulation - 1;
     executor_.forward_backward(flow_of(micro_batches_[0]), last, [this](int m, Frame& frame) {
         return context(micro_batches_[size_t(m)], frame, step_->scalars());
     });
 }
 
-void Engine::sum_gradients() {
+void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, "reduce_gradients");
     (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(exec_, table->gradient);
-}
-
-bool Engine::update() {
-    sum_gradients();
     StepScalars& scalars = step_->scalars();
+    if (exec_.queue)
+        exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
+    else
+        scalars.own_loss = scalars.loss;
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
-    adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), scalars, options_.max_norm,
-                       (*mesh_)[owner_axes]);
-    adam_.update(exec_, *kernels_, decoder_.parameters(), scalars);
-    gathered_.forget_weights();
-    return step_->read(exec_).finite != 0;
 }
 
 void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
@@ -268,8 +289,10 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
 }
 
 double Engine::evaluate(const LocalBatch& local) {
-    micro_batches_[0] = validation_part_.of(exec_, local);
-    validation_->write(exec_, StepScalars{});
+    validation_part_.stage(0, local);
+    micro_batches_[0] = validation_part_.bring(exec_, 0);
+    validation_->stage({});
+    validation_->bring(exec_);
     executor_.evaluate(flow_of(micro_batches_[0]), [this](int, Frame& frame) {
         return context(micro_batches_[0], frame, validation_->scalars());
     });

@@ -58,7 +58,7 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
 }  // namespace
 
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, Stream::Mode streams) {
+                             int rank, int threads, const RankTransport& transport) {
     require_mesh_fits(model, config, mesh);
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
@@ -88,8 +88,10 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
     options.gather.weights = keeps ? Keep::all : Keep::neighbours;
     options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
-    options.streams = streams;
+    options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
     options.backend = backend_from_deck(config);
+    options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
+                     (mesh.ranks() == 1 || transport.nccl);
     options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;

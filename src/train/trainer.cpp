@@ -64,9 +64,8 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
                         mpi.local_ranks_with(cpu_binding()))),
       model_(model_from_deck(config_)),
-      engine_(model_,
-              engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
-                             device_.transport().nccl ? Stream::Mode::eager : Stream::Mode::threaded)),
+      engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
+                                     device_.transport())),
       data_(config_, model_.vocab, folder_.data_folder(), mesh_.world(), cpu_.cores),
       schedule_(schedule_from_deck(config_, &notices_)),
       checkpoint_(folder_.checkpoint_folder().string(), config_.checkpoint.keep_latest_k, mesh_.world(),
@@ -86,6 +85,12 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                       device_.text());
         if (const std::string& transport = device_.transport().text; !transport.empty())
             log::info("Ranks exchange tensors by {}", transport);
+        if (!device_.device().is_host())
+            log::info("Steps are given to the GPU {}",
+                      engine_.options().graphs ? "as CUDA graphs"
+                      : config_.training.disable_cuda_graphs
+                          ? "kernel by kernel: training.disable_cuda_graphs"
+                          : "kernel by kernel: CUDA graphs need NCCL between the ranks");
         for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
             log::info("{}", line);
         log::info("{}", data_.summary());
@@ -309,19 +314,20 @@ void Trainer::train_step(const StepBatch& batch) {
             "/loss_mask of "
             "the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
-    engine_.begin_step(step_ + 1 - optimizer_begins_,
-                       config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_), valid_tokens);
     const int64_t sequences = engine_.options().training.sequences;
-    for (int64_t first = 0; first < batch.num_samples; first += sequences)
-        engine_.forward_backward(local_batch(batch, first, sequences, config_.training.document_mask));
+    engine_.compute_gradients(
+        step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
+        valid_tokens, [&](int64_t i) {
+            return local_batch(batch, i * sequences, sequences, config_.training.document_mask);
+        });
+    if (beside_) beside_->wait_for_copies();
+    if (!engine_.update()) stop_not_finite();
     // the largest mean of a data rank: its sum is scaled by the tokens of all
-    const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().loss));
+    const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().own_loss));
     const double own_mean = batch.valid_tokens > 0
                                 ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
                                 : -std::numeric_limits<double>::infinity();
     loss_max_ = mesh_[dp].all_reduce(own_mean, Reduce::max);
-    if (beside_) beside_->wait_for_copies();
-    if (!engine_.update()) stop_not_finite();
     sample_ += global_batch_;
     tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
 }

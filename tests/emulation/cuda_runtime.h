@@ -45,18 +45,26 @@ struct dim3 : coeus::emulation::Index {
 
 using cudaStream_t = coeus_emulated_stream*;
 using cudaEvent_t = coeus_emulated_event*;
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100 };
+using cudaGraph_t = coeus_emulated_graph*;
+using cudaGraphExec_t = coeus_emulated_graph*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorNoDevice = 100,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorCapturedEvent = 907
+};
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 struct cudaDeviceProp {
     const char* name;
     int pciDomainID, pciBusID, pciDeviceID;
 };
-inline const char* cudaGetErrorString(cudaError_t status) {
-    return status == cudaSuccess                 ? "no error"
-           : status == cudaErrorMemoryAllocation ? "out of memory"
-                                                 : "no CUDA-capable device is detected";
-}
+const char* cudaGetErrorString(cudaError_t status);
 inline cudaError_t cudaGetLastError() {
     return cudaSuccess;
 }
@@ -82,6 +90,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
 
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;

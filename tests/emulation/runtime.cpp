@@ -3,18 +3,23 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 struct coeus_emulated_event {
-    size_t recorded = 0, done = 0;  // how often
+    size_t recorded = 0, done = 0;   // how often
+    size_t recording = 0, node = 0;  // the last time, where that was in a recording: its number and place
 };
 
 struct coeus_emulated_stream {
@@ -25,10 +30,44 @@ struct coeus_emulated_stream {
         std::function<bool()> ready = nullptr;  // none: always
     };
     std::deque<Item> items;
+    coeus_emulated_graph* recording = nullptr;  // what it is given goes there, as this lane's
+    size_t lane = 0;
     bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {
         if (items.empty() || (waits_outside() && !items.front().ready())) return false;
         return !items.front().awaited || items.front().awaited->done >= items.front().times;
+    }
+};
+
+// Work in the order in which it was given, of lanes that were streams.
+struct coeus_emulated_graph {
+    struct Node {
+        size_t lane;
+        std::function<void()> work = nullptr;
+        std::function<void(coeus_emulated_stream*)> begin = nullptr;
+        std::optional<size_t> awaited = std::nullopt;  // an earlier node
+    };
+    size_t number = 0;
+    std::thread::id thread;
+    std::vector<Node> nodes;
+    std::vector<coeus_emulated_stream*> lanes;
+    bool is_void = false;  // something was done that a recording forbids
+
+    // Whether all work is before the end of the first lane.
+    bool is_joined() const {
+        std::vector<size_t> behind(lanes.size(), 0);  // nodes of each lane that are before that end
+        std::vector<std::pair<size_t, size_t>> to_do = {{0, nodes.size()}};
+        while (!to_do.empty()) {
+            const auto [lane, end] = to_do.back();
+            to_do.pop_back();
+            for (size_t n = behind[lane]; n < end; ++n)
+                if (nodes[n].lane == lane && nodes[n].awaited)
+                    to_do.emplace_back(nodes[*nodes[n].awaited].lane, *nodes[n].awaited + 1);
+            behind[lane] = std::max(behind[lane], end);
+        }
+        for (size_t n = 0; n < nodes.size(); ++n)
+            if ((nodes[n].work || nodes[n].begin) && n >= behind[nodes[n].lane]) return false;
+        return true;
     }
 };
 
@@ -40,6 +79,8 @@ int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMU
 size_t taken = 0;
 std::mutex mutex;  // of all that follows; whoever waits for work does it
 std::set<coeus_emulated_stream*> streams;
+std::vector<coeus_emulated_graph*> recordings;  // under way
+size_t recorded = 0, launched = 0;              // graphs until now
 std::map<void*, size_t> device_memory;
 
 void protect(int how) {
@@ -74,6 +115,21 @@ void run_one(coeus_emulated_stream& stream) {
     item.work();
 }
 
+// What a recording forbids its thread, or on its streams, or with its events, makes it void.
+cudaError_t refused(const std::function<bool(const coeus_emulated_graph&)>& concerns) {
+    const std::lock_guard lock(mutex);
+    for (coeus_emulated_graph* recording : recordings)
+        if (concerns(*recording)) {
+            recording->is_void = true;
+            return cudaErrorStreamCaptureUnsupported;
+        }
+    return cudaSuccess;
+}
+
+cudaError_t refused_to_thread() {
+    return refused([](const auto& recording) { return recording.thread == std::this_thread::get_id(); });
+}
+
 template <class Done>
 void run_until(const Done& done) {
     std::unique_lock lock(mutex);
@@ -93,7 +149,9 @@ void run_until(const Done& done) {
 
 void give(coeus_emulated_stream* stream, std::function<void()> work) {
     const std::lock_guard lock(mutex);
-    if (stream) {
+    if (stream && stream->recording) {
+        stream->recording->nodes.push_back({.lane = stream->lane, .work = std::move(work)});
+    } else if (stream) {
         stream->items.push_back({std::move(work)});
     } else {
         const Access access;
@@ -104,6 +162,21 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
     const std::lock_guard lock(mutex);
     stream->items.push_back({.work = std::move(work), .ready = std::move(ready)});
+}
+
+void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_stream*)> begin) {
+    {
+        const std::lock_guard lock(mutex);
+        if (stream->recording) {
+            stream->recording->nodes.push_back({.lane = stream->lane, .begin = std::move(begin)});
+            return;
+        }
+    }
+    begin(stream);
+}
+
+size_t graph_launches() {
+    return launched;
 }
 
 void set_gpus(int count) {
@@ -117,6 +190,23 @@ size_t allocations() {
 }  // namespace coeus::emulation
 
 using namespace coeus::emulation;
+
+const char* cudaGetErrorString(cudaError_t status) {
+    switch (status) {
+        case cudaSuccess: return "no error";
+        case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+        case cudaErrorStreamCaptureInvalidated:
+            return "operation failed due to a previous error during capture";
+        case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+        case cudaErrorStreamCaptureIsolation:
+            return "dependency created on uncaptured work in another stream";
+        case cudaErrorCapturedEvent:
+            return "operation not permitted on an event last recorded in a capturing stream";
+    }
+    return "unknown error";
+}
 
 cudaError_t cudaGetDeviceCount(int* count) {
     *count = gpus;
@@ -138,6 +228,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
     ++taken;
     if (bytes > size_t(4) << 30) return cudaErrorMemoryAllocation;
@@ -148,6 +239,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
     munmap(memory, device_memory.at(memory));
     device_memory.erase(memory);
@@ -155,17 +247,20 @@ cudaError_t cudaFree(void* memory) {
 }
 
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     ++taken;
     *memory = std::malloc(bytes);
     return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFreeHost(void* memory) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     std::free(memory);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     give(nullptr, [=] { std::memset(to, value, bytes); });
     return cudaSuccess;
 }
@@ -176,6 +271,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/) {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     give(nullptr, [=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }
@@ -187,6 +283,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaDeviceSynchronize() {
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     run_until([] {
         return std::all_of(streams.begin(), streams.end(),
                            [](auto* stream) { return stream->items.empty(); });
@@ -202,6 +299,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (refused([&](const auto& recording) { return stream->recording == &recording; }) != cudaSuccess)
+        return cudaErrorStreamCaptureUnsupported;
     run_until([stream] { return stream->items.empty(); });
     return cudaSuccess;
 }
@@ -225,18 +324,123 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const std::lock_guard lock(mutex);
+    if (coeus_emulated_graph* recording = stream->recording) {
+        event->recording = recording->number;
+        event->node = recording->nodes.size();
+        recording->nodes.push_back({.lane = stream->lane});
+        return cudaSuccess;
+    }
     const size_t times = ++event->recorded;
+    event->recording = 0;
     stream->items.push_back({[event, times] { event->done = times; }});
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
     const std::lock_guard lock(mutex);
-    stream->items.push_back({[] {}, event, event->recorded});
+    const auto of_event = std::find_if(recordings.begin(), recordings.end(), [&](auto* recording) {
+        return recording->number == event->recording;
+    });
+    coeus_emulated_graph* recording = stream->recording;
+    if (recording && (of_event == recordings.end() || *of_event != recording)) {
+        recording->is_void = true;
+        return cudaErrorStreamCaptureIsolation;
+    }
+    if (!recording && event->recording != 0) {
+        if (of_event == recordings.end()) return cudaErrorCapturedEvent;
+        recording = stream->recording = *of_event;
+        stream->lane = recording->lanes.size();
+        recording->lanes.push_back(stream);
+    }
+    if (recording)
+        recording->nodes.push_back({.lane = stream->lane, .awaited = event->node});
+    else
+        stream->items.push_back({[] {}, event, event->recorded});
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+    const std::lock_guard lock(mutex);
+    stream->recording = new coeus_emulated_graph;
+    stream->lane = 0;
+    stream->recording->number = ++recorded;
+    stream->recording->thread = std::this_thread::get_id();
+    stream->recording->lanes = {stream};
+    recordings.push_back(stream->recording);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+    const std::lock_guard lock(mutex);
+    *graph = stream->recording;
+    std::erase(recordings, *graph);
+    for (coeus_emulated_stream* lane : (*graph)->lanes) lane->recording = nullptr;
+    if ((*graph)->is_void) return cudaErrorStreamCaptureInvalidated;
+    return (*graph)->is_joined() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
+    *instance = new coeus_emulated_graph(*graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+// Each lane is a stream of its own, behind what the launching one was given; that goes on behind them.
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    struct Launch {
+        std::vector<std::unique_ptr<coeus_emulated_stream>> lanes;
+        std::vector<coeus_emulated_event> done;  // of each node, then of each lane
+        coeus_emulated_event start;
+    };
+    const auto launch = std::make_shared<Launch>();
+    const size_t nodes = graph->nodes.size(), lanes = graph->lanes.size();
+    launch->done.resize(nodes + lanes);
+    const auto is_done = [](coeus_emulated_event& event) {
+        return coeus_emulated_stream::Item{[&event] { event.done = 1; }};
+    };
+    const auto is_awaited = [](coeus_emulated_event& event) {
+        return coeus_emulated_stream::Item{[] {}, &event, 1};
+    };
+    for (size_t lane = 0; lane < lanes; ++lane) {
+        launch->lanes.push_back(std::make_unique<coeus_emulated_stream>());
+        launch->lanes.back()->items.push_back(is_awaited(launch->start));
+    }
+    for (size_t n = 0; n < nodes; ++n) {
+        const coeus_emulated_graph::Node& node = graph->nodes[n];
+        coeus_emulated_stream& lane = *launch->lanes[node.lane];
+        if (node.work) lane.items.push_back({node.work});
+        if (node.begin) node.begin(&lane);
+        if (node.awaited) lane.items.push_back(is_awaited(launch->done[*node.awaited]));
+        lane.items.push_back(is_done(launch->done[n]));
+    }
+    const std::lock_guard lock(mutex);
+    ++launched;
+    stream->items.push_back(is_done(launch->start));
+    for (size_t lane = 0; lane < lanes; ++lane) {
+        launch->lanes[lane]->items.push_back(is_done(launch->done[nodes + lane]));
+        stream->items.push_back(is_awaited(launch->done[nodes + lane]));
+        streams.insert(launch->lanes[lane].get());
+    }
+    stream->items.push_back({[launch] {
+        for (const auto& lane : launch->lanes) streams.erase(lane.get());
+    }});
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    if (event->recording != 0) {
+        refused([&](const auto& recording) { return recording.number == event->recording; });
+        return cudaErrorCapturedEvent;
+    }
     size_t times = 0;
     {
         const std::lock_guard lock(mutex);

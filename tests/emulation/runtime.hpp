@@ -2,7 +2,8 @@
 // CUDA's runtime on the CPU, for tests. What is given to a stream waits until the host asks for a stream, an
 // event or the device to be finished; until then work of several streams runs in an order drawn from the seed
 // of block.hpp, as late and as shuffled as the streams' order and the events allow, so that a missing event
-// shows. Device memory cannot be read or written but by such work: the host that follows its address ends
+// shows. Graphs are recorded with the rules of CUDA's stream capture; what breaks them makes a recording
+// void. Device memory cannot be read or written but by such work: the host that follows its address ends
 // there.
 #pragma once
 
@@ -11,6 +12,7 @@
 
 struct coeus_emulated_stream;
 struct coeus_emulated_event;
+struct coeus_emulated_graph;
 
 namespace coeus::emulation {
 
@@ -19,6 +21,12 @@ void give(coeus_emulated_stream* stream, std::function<void()> work);
 /// Work that others outside this process may hold up: it begins when `ready` says so, which is asked often.
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work);
 
+/// Work that is not the same twice: `begin` gives it to the stream, now, or where that is recorded each time
+/// the graph is launched, with the stream that it has then.
+void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_stream*)> begin);
+
+/// Launches of graphs until now.
+size_t graph_launches();
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
 /// Allocations of device or pinned memory until now.

@@ -36,14 +36,16 @@ TEST_CASE("a GPU: the scalars of a step are the host's when read, and the GPU's 
     exec.workspace = Arena(4096, "workspace", gpu.memory());
     StepState state(gpu);
     CHECK(state.last_read().clip == 1);
-    state.write(exec, {.learning_rate = 0.5, .loss_scale = 0.25, .step = 7});
+    state.stage({.learning_rate = 0.5, .loss_scale = 0.25, .step = 7});
+    state.bring(exec);
     const OwnedTensor losses(Dtype::f32, {4}, "losses", gpu.memory());
     const std::vector<float> values = {1, 2, 3, 4};
     gpu.copy(losses.view.data, values.data(), losses.view.bytes());
     cuda_kernels().sum(exec, &state.scalars().loss, losses);
     CHECK(state.read(exec).loss == 10);
     CHECK(state.last_read().learning_rate == 0.5);
-    state.write(exec, {});
-    state.write(exec, {.step = 8});  // what is on its way is not overwritten
+    state.stage({.step = 8});
+    CHECK(state.last_read().step == 8);
+    state.bring(exec);
     CHECK(state.read(exec).step == 8);
 }

@@ -80,7 +80,7 @@ struct Launch {
 };
 
 MPI_Comm world = MPI_COMM_NULL;
-std::mutex mutex;
+std::recursive_mutex mutex;
 std::set<Comm> live;
 int made = 0, aborted = 0, launches = 0;
 Result next_failure = Result::success, state = Result::success;
@@ -210,12 +210,21 @@ void finish(Launch& launch) {
     ++launch.comm->done;
 }
 
-Result launch(std::shared_ptr<Launch> l) {
+// Each launch of a graph that recorded one is another one.
+void issue(const Launch& calls, coeus_emulated_stream* stream) {
+    const std::lock_guard lock(mutex);
+    const auto l = std::make_shared<Launch>(calls);
     ++launches;
     l->number = l->comm->given++;
+    for (Call& call : l->calls) {
+        if (call.header.kind != Kind::message)
+            call.header.number = l->comm->collectives++;
+        else
+            call.header.number = (call.sends ? l->comm->sent : l->comm->received)[call.peer]++;
+    }
     const auto stage = [&](bool (*ready)(Launch&), void (*work)(Launch&)) {
         emulation::give_when(
-            l->stream, [l, ready] { return l->comm->aborted || ready(*l); },
+            stream, [l, ready] { return l->comm->aborted || ready(*l); },
             [l, work] {
                 if (!l->comm->aborted) work(*l);
             });
@@ -223,6 +232,10 @@ Result launch(std::shared_ptr<Launch> l) {
     stage([](Launch& launch) { return launch.comm->done == launch.number; }, begin);
     stage(all_arrived, exchange);
     stage(all_arrived, finish);
+}
+
+Result launch(const Launch& calls) {
+    emulation::give_anew(calls.stream, [calls](coeus_emulated_stream* stream) { issue(calls, stream); });
     return Result::success;
 }
 
@@ -238,9 +251,6 @@ Result give(Comm comm, Stream stream, Call call) {
     if (call.header.kind == Kind::message) {
         if (depth == 0) return misuse("a message outside of a group");
         if (call.peer < 0 || call.peer >= int(comm->world_ranks.size())) return misuse("no such peer");
-        call.header.number = (call.sends ? comm->sent : comm->received)[call.peer]++;
-    } else {
-        call.header.number = comm->collectives++;
     }
     auto target = depth > 0 ? group : nullptr;
     if (!target) target = std::make_shared<Launch>();
@@ -249,7 +259,7 @@ Result give(Comm comm, Stream stream, Call call) {
     target->comm = comm;
     target->stream = static_cast<coeus_emulated_stream*>(stream);
     target->calls.push_back(std::move(call));
-    if (depth == 0) return launch(target);
+    if (depth == 0) return launch(*target);
     group = target;
     return Result::success;
 }
@@ -355,7 +365,7 @@ Result group_end() {
     if (--depth > 0) return Result::success;
     const auto calls = std::exchange(group, nullptr);
     const Result failure = std::exchange(group_failure, Result::success);
-    return failure == Result::success && calls ? launch(calls) : failure;
+    return failure == Result::success && calls ? launch(*calls) : failure;
 }
 
 Result all_reduce(const void* from, void* to, size_t count, DataType type, RedOp op, Comm comm,

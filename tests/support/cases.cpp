@@ -33,7 +33,8 @@ StepScalars scalars_for_tests() {
 class ScalarsForTests {
 public:
     explicit ScalarsForTests(Exec& exec) : exec_(exec), state_(*exec.device) {
-        state_.write(exec, scalars_for_tests());
+        state_.stage(scalars_for_tests());
+        state_.bring(exec);
     }
     ~ScalarsForTests() {
         if (exec_.queue) exec_.queue->finish();

@@ -30,6 +30,7 @@ struct MeshCase {
     PipelineOptions pipeline = {};          ///< of the mesh's pp axis; its sends are synchronous
     const Device* device = &host_device();  ///< of the mesh; one rank alone is always on the host
     const NcclLibrary* nccl = nullptr;      ///< carries the mesh's tensors; null: pinned host memory
+    bool graphs = false;                    ///< a GPU's steps are given as graphs
 
     std::string name() const;
     int64_t validation_batch() const {
@@ -59,8 +60,9 @@ private:
 /// All sequences of a step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the
-/// last, every weight and a validation loss; and the memory that was planned with what was used. Returns what
-/// differs, a line each, or "". The same on every rank. Collective.
+/// last, every weight and a validation loss (after the first step too, where steps are given as graphs); and the
+/// memory that was planned with what was used. Returns what differs, a line each, or "". The same on every
+/// rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
 /// Stages that divide the model as evenly as may be, in this schedule.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device: where the tensors of a run are and its kernels run, this host or one of its GPUs. Queue: work of a
-// GPU in the order in which it was given; what the host does is done at once and needs none.
+// GPU in the order in which it was given; what the host does is done at once and needs none. Graph: such
+// work, recorded.
 #pragma once
 
 #include "coeus/device/memory.hpp"
@@ -12,6 +13,12 @@ namespace coeus {
 
 /// Whose kernels: known before there is a device, for planning.
 enum class Backend : uint8_t { cpu, cuda };
+
+/// Work that was recorded, to be given again by one call; it refers to the memory it was recorded with.
+class Graph {
+public:
+    virtual ~Graph() = default;
+};
 
 /// Owned by an Exec. Errors of the device come as SystemError from whichever call meets them first.
 class Queue {
@@ -28,6 +35,12 @@ public:
     virtual void finish(int64_t point) = 0;
     /// What is given from now on begins behind a point of another queue of the device.
     virtual void wait_for(const Queue& other, int64_t point) = 0;
+    /// From now on work is recorded and not done: of this queue, and of those that begin behind it. Until the
+    /// end nothing is taken from the device's memory, no queue of the recording is finished, none of them
+    /// begins behind work from before, and each is waited for.
+    virtual void begin_recording() = 0;
+    virtual std::unique_ptr<Graph> end_recording() = 0;
+    virtual void give(const Graph& graph) = 0;
     /// Once in each thread, other than that which made the device, that gives it work.
     virtual void enter_thread() const = 0;
     /// As the device's own libraries call it.

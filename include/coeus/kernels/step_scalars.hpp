@@ -13,6 +13,7 @@ struct StepScalars {
     double bias_correction2 = 1;  ///< 1 - beta2^step
     double loss_scale = 1;        ///< 1 / (valid tokens of the whole step, over all data ranks)
     double loss = 0;              ///< sum of the step's scaled token losses; this rank's, then the world's
+    double own_loss = 0;          ///< this rank's still
     double squared_norm = 0;      ///< of the gradient, before clipping; this rank's shards, then the world's
     double grad_norm = 0;         ///< L2 norm of the whole model's gradient, before clipping
     double clip = 1;              ///< min(1, max_norm / (grad_norm + 1e-6))

@@ -57,13 +57,15 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads, const Mesh& mesh = mesh_of_one(),
                          const ExchangeOptions& exchanges = {});
-/// Tokens, labels and document starts of two steps of so many local batches (one in use, one being read) and
-/// of a validation batch; tokens, labels and positions of this one's part of a local batch of
-/// `context_ranks`.
-int64_t token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
-                       int context_ranks = 1);
-/// Those of a GPU: tokens, labels and positions of this one's part, document starts of the whole sequences.
-int64_t gpu_token_id_bytes(const BatchShape& training, const BatchShape& validation, int context_ranks);
+/// Token ids. On the host: tokens, labels and document starts of two steps of so many local batches (one in
+/// use, one being read) and of a validation batch; tokens, labels and positions of this one's part of each
+/// local batch of a step, of `context_ranks`. A GPU has them of one local batch, with the document starts of
+/// its whole sequences, which the host keeps for copies to it as well.
+struct TokenIdBytes {
+    int64_t host = 0, device = 0;
+};
+TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, const BatchShape& validation,
+                            int context_ranks = 1, Backend backend = Backend::cpu);
 /// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
 /// oneDNN or buffers of OpenBLAS, and MPI's for each peer.
 int64_t library_bytes(Dtype compute, int ranks);

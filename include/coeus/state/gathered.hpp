@@ -102,7 +102,7 @@ public:
     /// Counts a use whose lease ended before that was known.
     void end_use(size_t unit);
     /// After the last backward of a step: every gradient is in the owned rows, summed over all ranks that
-    /// read data.
+    /// read data, and none of the streams has work that was not waited for.
     void finish_gradients();
     /// After an update of the owned weights: what was gathered is stale.
     void forget_weights();

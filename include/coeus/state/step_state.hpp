@@ -6,8 +6,6 @@
 #include "coeus/device/exec.hpp"
 #include "coeus/kernels/step_scalars.hpp"
 
-#include <optional>
-
 namespace coeus {
 
 class StepState {
@@ -16,17 +14,18 @@ public:
 
     /// For kernels alone: the host may not follow the reference where it is a GPU's.
     StepScalars& scalars() const { return *scalars_; }
-    /// Puts all of them there, as work of the Exec.
-    void write(Exec& exec, const StepScalars& scalars);
+    /// Writes the copy. What was brought before has arrived.
+    void stage(const StepScalars& scalars) { *mirror_ = scalars; }
+    /// Puts it there, as work of the Exec.
+    void bring(Exec& exec) const;
     /// As they are when all work of the Exec is done.
     const StepScalars& read(const Exec& exec) const;
-    /// As they were when last read or written.
+    /// As they were when last read or staged.
     const StepScalars& last_read() const { return *mirror_; }
 
 private:
     Buffer buffer_, staging_;
     StepScalars *scalars_, *mirror_;
-    std::optional<int64_t> written_;  // the mirror must stay until then
 };
 
 }  // namespace coeus

@@ -6,7 +6,7 @@
 #include "coeus/layers/context.hpp"
 #include "coeus/plan/memory.hpp"
 
-#include <optional>
+#include <vector>
 
 namespace coeus {
 
@@ -20,25 +20,35 @@ struct LocalBatch {
 class BatchPart {
 public:
     BatchPart() = default;
-    /// For local batches of up to this shape (whole sequences); takes the memory.
-    BatchPart(const BatchShape& shape, const SequencePart& part, const Device& device = host_device());
+    /// For so many local batches of up to this shape (whole sequences); takes the memory.
+    BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
+              const Device& device = host_device());
 
-    /// Where the Exec runs. Valid until the next call.
-    Batch of(Exec& exec, const LocalBatch& local_batch);
+    /// Cuts out what is local batch number `place`. What was brought from there before has arrived; on the
+    /// host, beginnings of documents are not copied.
+    void stage(int64_t place, const LocalBatch& local_batch);
+    /// Where the Exec runs, as its work. Valid until the next one is brought.
+    Batch bring(Exec& exec, int64_t place) const;
 
 private:
-    /// Ids on the host and, of a GPU, there.
+    /// Ids of all places on the host and, of a GPU, of one there.
     struct Ids {
         OwnedTensor host, there;
+        int64_t most = 0;  ///< of a place
         Ids() = default;
-        Ids(const Device& device, int64_t count, const std::string& what);
-        /// Brings the first ones there.
-        Tensor brought(Exec& exec, int64_t count) const;
+        Ids(const Device& device, int64_t places, int64_t count, const std::string& what);
+        int32_t* at(int64_t place) const { return host.view.as<int32_t>() + place * most; }
+        Tensor brought(Exec& exec, int64_t place, int64_t count) const;
+    };
+    struct Staged {
+        int64_t sequences = 0;
+        Tensor document_start;  // on the host
     };
     int64_t seq_len_ = 0;  // of a whole sequence
     SequencePart part_;
-    Ids tokens_, labels_, positions_, document_start_;
-    std::optional<int64_t> brought_;  // the queue's point: what the host has must stay until then
+    Ids tokens_, labels_, document_start_;
+    OwnedTensor positions_;  // alike for all
+    std::vector<Staged> staged_;
 };
 
 }  // namespace coeus

@@ -116,6 +116,7 @@ struct Config {
         bool shuffle = false;        ///< ours: permute the windows, anew in each epoch
         bool document_mask = false;  ///< ours: attention stays within documents
         int64_t threads = 0;         ///< ours: OpenMP threads per rank; 0: automatic
+        bool disable_cuda_graphs = false;
         int64_t img_size = 256;
         double classifier_free_guidance_prob = 0;
     } training;

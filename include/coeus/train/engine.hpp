@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/device/repeated.hpp"
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/executor.hpp"
@@ -40,6 +41,7 @@ struct EngineOptions {
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
+    bool graphs = false;  ///< give a GPU its steps as graphs, unless someone observes
 };
 
 /// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of
@@ -65,16 +67,16 @@ public:
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }
-    /// As they are when all work that was given is done.
-    const StepScalars& scalars() const { return step_->read(exec_); }
+    /// As the last update() left them.
+    const StepScalars& scalars() const { return step_->last_read(); }
 
-    /// Clears gradients and sums; options().accumulation calls of forward_backward follow. `step` counts
-    /// from 1; `valid_tokens`: labels that count, of all ranks.
-    void begin_step(int64_t step, double learning_rate, int64_t valid_tokens);
-    /// Adds a local batch to the gradients and to scalars().loss (of the ranks with the last stage).
-    void forward_backward(const LocalBatch& local);
-    /// Sums gradients and loss over the ranks, clips by the global norm and updates the weights. Returns
-    /// false, with nothing updated, where loss or norm is not finite on any rank.
+    /// The gradients of a step, summed over the ranks, and in scalars() its loss. `step` counts from 1;
+    /// `valid_tokens`: labels that count, of all ranks; local_batch(i) gives each of options().accumulation
+    /// local batches, which stay until update() is called.
+    void compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
+                           FunctionRef<LocalBatch(int64_t)> local_batch);
+    /// Clips by the global norm and updates the weights. Returns false, with nothing updated, where loss or
+    /// norm is not finite on any rank.
     bool update();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
     /// not the last stage. Every rank of the mesh calls it as often.
@@ -93,8 +95,10 @@ public:
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
-    void plan_for_gpu(const EngineOptions& options);
-    void sum_gradients();
+    void plan_for_gpu(int64_t token_ids);
+    void give(Repeated& work, FunctionRef<void()> call);
+    void forward_backward(int64_t local_batch);
+    void sum_over_ranks();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars);
     Tensor flow_of(const Batch& batch) const;
 
@@ -114,8 +118,8 @@ private:
     std::optional<Exchanges> exchanges_;
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
-    int64_t local_batches_left_ = 0;    // of the step
     std::optional<StepState> step_, validation_;
+    Repeated gradients_, update_;
 };
 
 }  // namespace coeus

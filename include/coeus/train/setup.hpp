@@ -5,6 +5,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/train/config.hpp"
+#include "coeus/train/device_setup.hpp"
 #include "coeus/train/engine.hpp"
 
 #include <string>
@@ -13,11 +14,11 @@
 namespace coeus {
 
 /// ConfigError where the degrees of the mesh do not divide the model (naming option, rule and valid values),
-/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same. `streams`: threaded,
-/// but eager where NCCL carries tensors: it takes all calls at once, and wants those of several communicators
-/// in the same order on every rank.
+/// or as pipeline_from_deck() says: a dry run, `coeus info` and a run refuse the same. Where NCCL carries
+/// tensors, it takes all calls at once, and wants those of several communicators in the same order on every
+/// rank: streams need no threads then. Steps are given as graphs where the host has no part in them.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, Stream::Mode streams = Stream::Mode::threaded);
+                             int rank, int threads, const RankTransport& transport = {});
 /// Adds what was cut to `notices`. `begins`: the steps that the run has taken where the schedule begins; as
 /// long as the deck gives it no length it ends with the run.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);

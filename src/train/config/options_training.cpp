@@ -86,8 +86,8 @@ std::vector<Option> training_options() {
             .idle_at({int64_t(50)}),
         no_effect("training.gc_debug", Type::boolean, "there is no garbage collector",
                   "debug garbage collection"),
-        no_effect("training.disable_cuda_graphs", Type::boolean, "Coeus captures no CUDA graphs",
-                  "launch kernels one by one, not as a graph"),
+        works(COEUS_FIELD(training.disable_cuda_graphs),
+              "give a GPU its kernels one by one, not a step as graphs; the bits are the same"),
         dormant(COEUS_FIELD(training.img_size), flux, "edge of a picture, in pixels").obeys(at_least_1),
         dormant(COEUS_FIELD(training.classifier_free_guidance_prob), flux,
                 "part of the prompts that are dropped")

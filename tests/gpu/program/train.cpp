@@ -64,6 +64,31 @@ TEST_CASE("GPU: checkpoints are written beside the training, and resumed there a
     check_close(read_metrics(folder / "moved").losses(), read_metrics(folder / "whole").losses(), 1e-4);
 }
 
+TEST_CASE("GPU: steps given as graphs have the bits of those given kernel by kernel") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--checkpoint.enable",
+                            "--checkpoint.interval=3",
+                            "--checkpoint.async_mode=async_with_pinned_mem",
+                            "--training.global_batch_size=8",
+                            "--validation.enable",
+                            "--validation.freq=2",
+                            "--validation.steps=1",
+                            "--validation.dataset_path=" + data.string()};
+    const Outcome graphs = train_tiny(folder / "graphs", data, more + on_gpu),
+                  kernels = train_tiny(folder / "kernels", data,
+                                       more + on_gpu + Arguments{"--training.disable_cuda_graphs"}),
+                  shared = train_tiny(folder / "shared", data, more + on_gpu, 2);
+    CHECK_THAT(graphs.output, Contains("Steps are given to the GPU as CUDA graphs"));
+    CHECK_THAT(kernels.output, Contains("kernel by kernel: training.disable_cuda_graphs"));
+    CHECK_THAT(shared.output, Contains("kernel by kernel: CUDA graphs need NCCL between the ranks"));
+    for (const int step : {3, 6})
+        CHECK(differing_arrays(folder / "graphs" / checkpoint_of(step),
+                               folder / "kernels" / checkpoint_of(step))
+                  .empty());
+    CHECK(read_metrics(folder / "graphs").losses() == read_metrics(folder / "kernels").losses());
+}
+
 TEST_CASE("GPU: ranks share one, on any mesh") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);

@@ -18,8 +18,9 @@ void check(MeshCase c, const Communicator& world, uint64_t order) {
     c.device = &the_gpu();
     c.nccl = &nccl_stand_in();
     c.streams = Stream::Mode::eager;
+    c.graphs = c.mesh.pp == 1 && c.exchanges.context.exchange != ContextExchange::ring;
     set_order(order + uint64_t(world.rank()));
-    CHECK(differs_from_one_rank(c, world, 2, 1e-5, 2e-4) == "");
+    CHECK(differs_from_one_rank(c, world, 3, 1e-5, 2e-4) == "");
     CHECK(nccl_live() == 0);
 }
 
@@ -40,7 +41,7 @@ TEST_CASE("NCCL: every mesh equals one rank on the CPU") {
     }
 }
 
-TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, the tied table") {
+TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept weights, the tied table") {
     const Communicator world = Communicator::world("world");
     if (world.size() != 2) return;
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads}) {
@@ -51,6 +52,10 @@ TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, the tie
     MeshCase overlapped = {.mesh = {.tp = 2}, .model = tiny_config()};
     overlapped.exchanges.overlap_tokens = true;
     check(overlapped, world, 2);
+    // a graph gathers what validation may have gathered before it
+    MeshCase kept = {.mesh = {.dp_shard = 2}, .model = tiny_config()};
+    kept.gather = {.weights = Keep::all, .gradients = Keep::all};
+    check(kept, world, 4);
     MeshCase tied = {.mesh = {.pp = 2}, .model = tiny_config(4, true), .sequences = 2};
     tied.pipeline = pipeline_of("1F1B", 2, 2, 1, tied.model);
     check(tied, world, 3);

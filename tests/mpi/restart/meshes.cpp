@@ -125,9 +125,8 @@ public:
         const StepBatch batch = loader_.next();
         keep_tokens(batch, read);
         Engine& engine = model_.engine;
-        engine.begin_step(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens));
-        for (int64_t first = 0; first < batch.num_samples; first += local_)
-            engine.forward_backward(local_batch(batch, first));
+        engine.compute_gradients(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens),
+                                 [&](int64_t i) { return local_batch(batch, i * local_); });
         if (beside) beside->wait_for_copies();
         CHECK(engine.update());
         return engine.scalars().loss;

@@ -34,20 +34,22 @@ public:
         engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     }
 
-    /// This rank's part of the batch, one sequence at a time.
-    bool step(int64_t number, TestBatch& batch) {
+    /// Of this rank's part of the batch, one sequence at a time.
+    void compute_gradients(int64_t number, TestBatch& batch) {
         const Communicator& ranks = engine.mesh()[dp];
-        engine.begin_step(number, 1e-2, batch.valid_labels());
-        const int64_t share = global_batch / ranks.size();
-        for (int64_t row = ranks.rank() * share; row < (ranks.rank() + 1) * share; ++row) {
+        const int64_t first = ranks.rank() * (global_batch / ranks.size());
+        engine.compute_gradients(number, 1e-2, batch.valid_labels(), [&](int64_t i) {
             const auto tokens = [&](std::vector<int32_t>& all) {
-                return Tensor(all.data() + row * seq_len, Dtype::i32, {seq_len});
+                return Tensor(all.data() + (first + i) * seq_len, Dtype::i32, {seq_len});
             };
-            engine.forward_backward({.sequences = 1,
-                                     .tokens = tokens(batch.tokens),
-                                     .labels = tokens(batch.labels),
-                                     .document_start = tokens(batch.document_start)});
-        }
+            return LocalBatch{.sequences = 1,
+                              .tokens = tokens(batch.tokens),
+                              .labels = tokens(batch.labels),
+                              .document_start = tokens(batch.document_start)};
+        });
+    }
+    bool step(int64_t number, TestBatch& batch) {
+        compute_gradients(number, batch);
         return engine.update();
     }
 
@@ -93,12 +95,17 @@ TEST_CASE("engine: many ranks take the steps of one") {
 }
 
 TEST_CASE("engine: replicas' sums begin in the backward, none is left for its end") {
-    struct Sums : CommunicationObserver {
-        int count = 0;
-        int64_t begin(const std::string& communicator, const char* operation, int64_t,
+    struct Sums : CommunicationObserver, KernelObserver {
+        int gradients = 0, numbers = 0, behind = 0;  // behind all kernels
+        int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                       const std::source_location&) override {
-            return count += communicator == "dp_replicate" && std::string(operation) == "all_reduce";
+            if (communicator == "dp_replicate" && std::string(operation) == "all_reduce")
+                ++(bytes == sizeof(double) ? numbers : gradients), behind += bytes != sizeof(double);
+            return 0;
         }
+        void begin(const char*, double, double) override { behind = 0; }
+        void begin_exchange(const char*, double) override {}
+        void end() override {}
         void end(int64_t) override {}
     };
     const Communicator world = Communicator::world("world");
@@ -122,20 +129,26 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
             const auto part = [&](std::vector<int32_t>& all) {
                 return Tensor(all.data() + first, Dtype::i32, {share});
             };
-            run.engine.begin_step(1, 1e-2, batch.valid_labels());
+            const auto local_batch = [&](int64_t) {
+                return LocalBatch{.sequences = c.sequences,
+                                  .tokens = part(batch.tokens),
+                                  .labels = part(batch.labels),
+                                  .document_start = {}};
+            };
             Sums sums;
             mesh.observe(&sums);
-            run.engine.forward_backward({.sequences = c.sequences,
-                                         .tokens = part(batch.tokens),
-                                         .labels = part(batch.labels),
-                                         .document_start = {}});
-            const int in_backward = sums.count;
-            CHECK(in_backward >= int(run.engine.decoder().parameters().units().size()));
-            CHECK(run.engine.update());
+            run.engine.exec().observer = &sums;
+            run.engine.compute_gradients(1, 1e-2, batch.valid_labels(), local_batch);
+            run.engine.exec().observer = nullptr;
             mesh.observe(nullptr);
             // the loss, whose ranks have the same name where replicas are the only axis
             const int single_numbers = shape.ranks() == shape.dp_replicate ? 1 : 0;
-            CHECK(sums.count == in_backward + single_numbers);
+            const Parameters& parameters = run.engine.decoder().parameters();
+            CHECK(sums.gradients >= int(parameters.units().size()));
+            // of the first unit, the last one; a stage that computes weights' gradients late ends with two
+            const size_t last_units = shape.pp > 1 ? 2 : 1;
+            CHECK(sums.behind <= int(last_units * parameters.gradients_of(0).size()));
+            CHECK(sums.numbers == single_numbers);
         }
 }
 
@@ -201,18 +214,20 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         Noted noted;
         run.engine.exec().observer = &noted;
         mesh.observe(&noted);
-        run.engine.begin_step(1, 1e-2, batch.valid_labels());
         const auto all = [](std::vector<int32_t>& ids) {
             return Tensor(ids.data(), Dtype::i32, {int64_t(ids.size())});
         };
-        run.engine.forward_backward({.sequences = c.sequences,
-                                     .tokens = all(batch.tokens),
-                                     .labels = all(batch.labels),
-                                     .document_start = {}});
+        run.engine.compute_gradients(1, 1e-2, batch.valid_labels(), [&](int64_t) {
+            return LocalBatch{.sequences = c.sequences,
+                              .tokens = all(batch.tokens),
+                              .labels = all(batch.labels),
+                              .document_start = {}};
+        });
         mesh.observe(nullptr);
         run.engine.exec().observer = nullptr;
-        // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss
-        CHECK(noted.collectives == 10 * c.model.layers + 4 + (split_loss ? 2 : 1));
+        // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss,
+        // 1 of the gradients that each rank has a part of
+        CHECK(noted.collectives == 10 * c.model.layers + 5 + (split_loss ? 2 : 1));
         CHECK(noted.unnoted == 0);
         // of a layer: 2 and at most 2 x 3 forward, 8 backward; 3 of the head
         CHECK(noted.products <= 16 * c.model.layers + 3);
@@ -242,11 +257,11 @@ TEST_CASE("engine: a gradient that is not finite on one rank stops all") {
     batch.split_documents(5, false);
     Run run({.master = Dtype::f32, .compute = Dtype::f32}, mesh);
     const std::vector<double> before = run.weights();
-    run.engine.begin_step(1, 1e-2, batch.valid_labels());
-    if (world.rank() == world.size() - 1)
-        set_element(run.engine.decoder().parameters().gradients(), 7,
-                    std::numeric_limits<double>::infinity());
-    CHECK_FALSE(run.engine.update());
+    const Tensor last = run.engine.decoder().parameters().storages().back().w;
+    const double good = element(last, 7);
+    if (world.rank() == world.size() - 1) set_element(last, 7, std::numeric_limits<double>::infinity());
+    CHECK_FALSE(run.step(1, batch));
+    set_element(last, 7, good);
     CHECK(run.weights() == before);
 }
 

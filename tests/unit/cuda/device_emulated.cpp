@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is seen on the emulated GPU alone: forks and joins that are missing, memory that is short, no GPU.
 #include "coeus/base/error.hpp"
+#include "coeus/device/repeated.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "emulation/block.hpp"
@@ -8,6 +9,8 @@
 #include "gpu/numbers.hpp"
 
 #include <catch2/catch.hpp>
+
+#include <functional>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -64,6 +67,83 @@ TEST_CASE("a GPU: memory is counted, and too much of it is an error that says fo
                       Catch::Contains("cannot get 1.00 TiB of emulated GPU for all the weights") &&
                           Catch::Contains("out of memory"));
     CHECK(gpu->bus_id() == "0000:01:00.0");
+}
+
+TEST_CASE("a GPU: repeated work is recorded, with the streams that it forks, and done anew each time") {
+    const auto gpu = open_gpu(0);
+    const Kernels& k = cuda_kernels();
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        emulation::set_seed(seed);
+        Numbers one(*gpu, 1), sum(*gpu, 0), twice(*gpu, 0);
+        Exec computation(*gpu);
+        Stream beside(Stream::Mode::eager, computation);
+        Repeated work;
+        const size_t before = emulation::graph_launches();
+        int called = 0;
+        for (int time = 1; time <= 5; ++time) {
+            work.give(computation, [&] {
+                ++called;
+                k.add(computation, sum.memory, one.memory);
+                Pending pending = beside.run([&] {
+                    k.add(beside.exec(), twice.memory, sum.memory);
+                    k.add(beside.exec(), twice.memory, sum.memory);
+                });
+                k.add(computation, one.memory, one.memory);
+                pending.join();
+                k.add(computation, sum.memory, twice.memory);
+            });
+            k.zero(computation, twice.memory);
+        }
+        computation.queue->finish();
+        float expected = 0;
+        for (int time = 0, added = 1; time < 5; ++time, added *= 2) expected = (expected + float(added)) * 3;
+        CHECK(sum.first() == expected);
+        CHECK(called == 2);
+        CHECK(emulation::graph_launches() == before + 4);
+    }
+}
+
+TEST_CASE("a GPU: what a recording forbids is an error") {
+    const auto gpu = open_gpu(0);
+    const Kernels& k = cuda_kernels();
+    const auto recording = [&](const std::function<void(Exec&, Stream&, int64_t)>& work) {
+        Numbers one(*gpu, 1);
+        Exec computation(*gpu);
+        Stream beside(Stream::Mode::eager, computation);
+        const int64_t before = beside.exec().queue->mark();
+        Repeated repeated;
+        const auto give = [&] {
+            repeated.give(computation, [&] {
+                k.add(computation, one.memory, one.memory);
+                if (before >= 0) work(computation, beside, before);
+            });
+        };
+        try {
+            give();
+            give();
+        } catch (const SystemError& error) {
+            return std::string(error.what());
+        }
+        return std::string("no error");
+    };
+    CHECK(recording([](Exec&, Stream&, int64_t) {}) == "no error");
+    CHECK_THAT(recording([](Exec& exec, Stream&, int64_t) { exec.queue->finish(); }),
+               Catch::Contains("not permitted when stream is capturing"));
+    CHECK_THAT(recording([](Exec& exec, Stream&, int64_t) { exec.queue->finish(exec.queue->mark()); }),
+               Catch::Contains("not permitted on an event last recorded in a capturing stream"));
+    CHECK_THAT(recording([&](Exec&, Stream&, int64_t) { const Buffer more(64, "more", gpu->memory()); }),
+               Catch::Contains("not permitted when stream is capturing"));
+    CHECK_THAT(recording([&](Exec&, Stream&, int64_t) { const Buffer more(64, "more", gpu->staging()); }),
+               Catch::Contains("not permitted when stream is capturing"));
+    CHECK_THAT(recording([](Exec& exec, Stream& beside, int64_t before) {
+                   exec.queue->wait_for(*beside.exec().queue, before);
+               }),
+               Catch::Contains("uncaptured work"));
+    Numbers other(*gpu, 0);
+    CHECK_THAT(recording([&](Exec&, Stream& beside, int64_t) {
+                   beside.run([&] { k.add(beside.exec(), other.memory, other.memory); }).forget();
+               }),
+               Catch::Contains("unjoined work"));
 }
 
 TEST_CASE("no GPU: why") {

@@ -113,8 +113,11 @@ TEST_CASE("state and tables of a plan") {
     CHECK(plan.total() == 18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace);
     // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; tokens, labels
     // and positions of this rank's part of a micro-batch
-    CHECK(token_id_bytes({2, 5}, 3, {1, 7}) == 4 * (3 * (2 * 3 * 10 + 7) + 3 * (10 + 7)));
-    CHECK(token_id_bytes({2, 8}, 1, {1, 8}, 4) == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
+    CHECK(token_id_bytes({2, 5}, 3, {1, 7}).host == 4 * (3 * (2 * 3 * 10 + 7) + 2 * (3 * 10 + 7) + (10 + 7)));
+    CHECK(token_id_bytes({2, 8}, 1, {1, 8}, 4).host == 4 * (3 * (2 * 16 + 8) + 3 * (4 + 2)));
+    const TokenIdBytes of_gpu = token_id_bytes({2, 8}, 3, {1, 8}, 4, Backend::cuda);
+    CHECK(of_gpu.host == 4 * (3 * (2 * 3 * 16 + 8) + 2 * (3 * 4 + 2) + 3 * 16 + 8));
+    CHECK(of_gpu.device == 4 * (3 * (4 + 2) + 16 + 8));
 }
 
 TEST_CASE("generation plans no gradients, and what it plans is what it uses") {

@@ -232,7 +232,8 @@ TEST_CASE("the scalars of a step begin as a step without clipping") {
 TEST_CASE("the scalars of a step are written and read whole") {
     Exec exec;
     StepState state;
-    state.write(exec, {.learning_rate = 0.5, .step = 7});
+    state.stage({.learning_rate = 0.5, .step = 7});
+    state.bring(exec);
     CHECK(state.scalars().learning_rate == 0.5);
     CHECK(state.scalars().step == 7);
     state.scalars().loss = 3;

@@ -56,9 +56,8 @@ LocalBatch micro_batch(TestBatch& batch, int64_t first, int64_t count) {
 }
 
 bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 2, double rate = 1e-2) {
-    engine.begin_step(number, rate, batch.valid_labels());
-    for (int64_t first = 0; first < batch.sequences; first += at_a_time)
-        engine.forward_backward(micro_batch(batch, first, at_a_time));
+    engine.compute_gradients(number, rate, batch.valid_labels(),
+                             [&](int64_t i) { return micro_batch(batch, i * at_a_time, at_a_time); });
     return engine.update();
 }
 
@@ -143,8 +142,8 @@ TEST_CASE("engine: validation leaves training alone") {
     TestBatch batch(2, seq_len, tiny_config().vocab), other(2, 9, tiny_config().vocab, 8);
     Ready with, without;
     for (int64_t number : {1, 2, 3}) {
-        with.engine.begin_step(number, 1e-2, batch.valid_labels());
-        with.engine.forward_backward(micro_batch(batch, 0, 2));
+        with.engine.compute_gradients(number, 1e-2, batch.valid_labels(),
+                                      [&](int64_t) { return micro_batch(batch, 0, 2); });
         const double a = with.engine.evaluate(micro_batch(other, 0, 2));  // even in the midst of a step
         const double b =
             with.engine.evaluate(micro_batch(other, 0, 1)) + with.engine.evaluate(micro_batch(other, 1, 1));
