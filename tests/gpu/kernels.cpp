@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -28,14 +27,6 @@ std::vector<KernelCase> cases() {
     size_t number = 0;
     std::erase_if(all, [&](const KernelCase&) { return number++ % 7 != 0; });
     return all;
-}
-
-bool same_bits(const Operands& a, const Operands& b) {
-    for (size_t i = 0; i < a.storage.size(); ++i)
-        if (a.storage[i].view.count() > 0 && std::memcmp(a.storage[i].view.data, b.storage[i].view.data,
-                                                         size_t(a.storage[i].view.bytes())) != 0)
-            return false;
-    return true;
 }
 
 }  // namespace

@@ -485,6 +485,14 @@ void poison(const Tensor& t) {
         set_element(t, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
 }
 
+bool same_bits(const Operands& a, const Operands& b) {
+    for (size_t i = 0; i < a.storage.size(); ++i)
+        if (a.storage[i].view.count() > 0 && std::memcmp(a.storage[i].view.data, b.storage[i].view.data,
+                                                         size_t(a.storage[i].view.bytes())) != 0)
+            return false;
+    return true;
+}
+
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
     Operands result;
     for (const Argument& a : c.arguments) {

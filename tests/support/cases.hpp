@@ -90,6 +90,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 /// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
 /// same for the same seed.
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
+/// The same bytes in the whole memory, padding included.
+bool same_bits(const Operands& a, const Operands& b);
 /// The workspace that the dry table asks for this case.
 int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads,
                       const Kernels& dry = dry_kernels());

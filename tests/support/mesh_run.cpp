@@ -52,34 +52,27 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .backend = c.device->backend(),
                        .graphs = c.graphs}),
       sequences_(c.sequences),
-      validated_(c.validation_batch()),
-      seq_len_(c.seq_len) {
+      validated_(c.validation_batch()) {
     engine.allocate(mesh, *c.device);
     engine.decoder().parameters().initialise(5, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
 }
 
-LocalBatch MeshRun::sequences(TestBatch& batch, int64_t first, int64_t count) const {
-    const auto rows = [&](std::vector<int32_t>& all) {
-        if (all.empty()) return Tensor{};
-        return Tensor(all.data() + first * seq_len_, Dtype::i32, {count * seq_len_});
-    };
-    return {.sequences = count,
-            .tokens = rows(batch.tokens),
-            .labels = rows(batch.labels),
-            .document_start = rows(batch.document_start)};
+void MeshRun::compute_gradients(int64_t number, TestBatch& batch) {
+    const Mesh& mesh = engine.mesh();
+    const int64_t first = mesh.rank(dp) * (batch.sequences / mesh.size(dp));
+    engine.compute_gradients(number, 1e-2, batch.valid_labels(), [&](int64_t i) {
+        return batch.local_batch(first + i * sequences_, sequences_);
+    });
 }
 
 bool MeshRun::step(int64_t number, TestBatch& batch) {
-    const Mesh& mesh = engine.mesh();
-    const int64_t first = mesh.rank(dp) * (batch.sequences / mesh.size(dp));
-    engine.compute_gradients(number, 1e-2, batch.valid_labels(),
-                             [&](int64_t i) { return sequences(batch, first + i * sequences_, sequences_); });
+    compute_gradients(number, batch);
     return engine.update();
 }
 
 double MeshRun::evaluate(TestBatch& batch) {
-    const double loss = engine.evaluate(sequences(batch, 0, validated_));
+    const double loss = engine.evaluate(batch.local_batch(0, validated_));
     return engine.mesh()[pp].all_reduce(engine.mesh()[cp].all_reduce(loss));
 }
 

@@ -43,7 +43,9 @@ class MeshRun {
 public:
     MeshRun(const MeshCase& c, const Mesh& mesh);
 
-    /// One step on this data rank's part of a batch of all sequences of the step. False: not finite.
+    /// Of this data rank's part of a batch of all sequences of the step.
+    void compute_gradients(int64_t number, TestBatch& batch);
+    /// With the update. False: not finite.
     bool step(int64_t number, TestBatch& batch);
     /// Loss of as many of its first sequences as a validation batch has, on every rank.
     double evaluate(TestBatch& batch);
@@ -53,16 +55,15 @@ public:
     Engine engine;
 
 private:
-    LocalBatch sequences(TestBatch& batch, int64_t first, int64_t count) const;
-    int64_t sequences_, validated_, seq_len_;
+    int64_t sequences_, validated_;
 };
 
 /// All sequences of a step of a case.
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// Takes steps on the mesh and on one rank, and compares loss, norm, every gradient by name and, after the
-/// last, every weight and a validation loss (after the first step too, where steps are given as graphs); and the
-/// memory that was planned with what was used. Returns what differs, a line each, or "". The same on every
-/// rank. Collective.
+/// last, every weight and a validation loss (after the first step too, where steps are given as graphs); and
+/// the memory that was planned with what was used. Returns what differs, a line each, or "". The same on
+/// every rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
 /// Stages that divide the model as evenly as may be, in this schedule.

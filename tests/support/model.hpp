@@ -4,6 +4,7 @@
 
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
+#include "coeus/train/batch_part.hpp"
 
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TestBatch {
     int64_t valid_labels() const;
     /// Points into this object.
     Batch view();
+    /// Sequences [first, first + count), without positions; points into this object.
+    LocalBatch local_batch(int64_t first, int64_t count);
 };
 
 /// Fills the unused rest of an arena or frame with NaN (bytes 0xff).

@@ -38,15 +38,8 @@ public:
     void compute_gradients(int64_t number, TestBatch& batch) {
         const Communicator& ranks = engine.mesh()[dp];
         const int64_t first = ranks.rank() * (global_batch / ranks.size());
-        engine.compute_gradients(number, 1e-2, batch.valid_labels(), [&](int64_t i) {
-            const auto tokens = [&](std::vector<int32_t>& all) {
-                return Tensor(all.data() + (first + i) * seq_len, Dtype::i32, {seq_len});
-            };
-            return LocalBatch{.sequences = 1,
-                              .tokens = tokens(batch.tokens),
-                              .labels = tokens(batch.labels),
-                              .document_start = tokens(batch.document_start)};
-        });
+        engine.compute_gradients(number, 1e-2, batch.valid_labels(),
+                                 [&](int64_t i) { return batch.local_batch(first + i, 1); });
     }
     bool step(int64_t number, TestBatch& batch) {
         compute_gradients(number, batch);
@@ -125,20 +118,10 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
             CAPTURE(c.name());
             MeshRun run(c, mesh);
             TestBatch batch = batch_of_step(c, 1);
-            const int64_t share = c.sequences * c.seq_len, first = mesh.rank(dp) * share;
-            const auto part = [&](std::vector<int32_t>& all) {
-                return Tensor(all.data() + first, Dtype::i32, {share});
-            };
-            const auto local_batch = [&](int64_t) {
-                return LocalBatch{.sequences = c.sequences,
-                                  .tokens = part(batch.tokens),
-                                  .labels = part(batch.labels),
-                                  .document_start = {}};
-            };
             Sums sums;
             mesh.observe(&sums);
             run.engine.exec().observer = &sums;
-            run.engine.compute_gradients(1, 1e-2, batch.valid_labels(), local_batch);
+            run.compute_gradients(1, batch);
             run.engine.exec().observer = nullptr;
             mesh.observe(nullptr);
             // the loss, whose ranks have the same name where replicas are the only axis
@@ -214,15 +197,7 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         Noted noted;
         run.engine.exec().observer = &noted;
         mesh.observe(&noted);
-        const auto all = [](std::vector<int32_t>& ids) {
-            return Tensor(ids.data(), Dtype::i32, {int64_t(ids.size())});
-        };
-        run.engine.compute_gradients(1, 1e-2, batch.valid_labels(), [&](int64_t) {
-            return LocalBatch{.sequences = c.sequences,
-                              .tokens = all(batch.tokens),
-                              .labels = all(batch.labels),
-                              .document_start = {}};
-        });
+        run.compute_gradients(1, batch);
         mesh.observe(nullptr);
         run.engine.exec().observer = nullptr;
         // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss,

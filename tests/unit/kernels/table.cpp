@@ -8,23 +8,9 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <cstring>
 
 using namespace coeus;
 using namespace coeus::test;
-
-namespace {
-
-/// Same bytes in the whole memory, padding included.
-bool same_bits(const Operands& a, const Operands& b) {
-    for (size_t i = 0; i < a.storage.size(); ++i)
-        if (a.storage[i].view.count() > 0 && std::memcmp(a.storage[i].view.data, b.storage[i].view.data,
-                                                         size_t(a.storage[i].view.bytes())) != 0)
-            return false;
-    return true;
-}
-
-}  // namespace
 
 TEST_CASE("kernels agree with double within the bound of the type") {
     for (const KernelCase& c : test_cases())

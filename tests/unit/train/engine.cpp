@@ -44,20 +44,9 @@ struct Ready {
     }
 };
 
-LocalBatch micro_batch(TestBatch& batch, int64_t first, int64_t count) {
-    const auto rows = [&](std::vector<int32_t>& ids) {
-        return ids.empty() ? Tensor{}
-                           : Tensor(ids.data() + first * batch.seq_len, Dtype::i32, {count * batch.seq_len});
-    };
-    return {.sequences = count,
-            .tokens = rows(batch.tokens),
-            .labels = rows(batch.labels),
-            .document_start = rows(batch.document_start)};
-}
-
 bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 2, double rate = 1e-2) {
     engine.compute_gradients(number, rate, batch.valid_labels(),
-                             [&](int64_t i) { return micro_batch(batch, i * at_a_time, at_a_time); });
+                             [&](int64_t i) { return batch.local_batch(i * at_a_time, at_a_time); });
     return engine.update();
 }
 
@@ -143,10 +132,10 @@ TEST_CASE("engine: validation leaves training alone") {
     Ready with, without;
     for (int64_t number : {1, 2, 3}) {
         with.engine.compute_gradients(number, 1e-2, batch.valid_labels(),
-                                      [&](int64_t) { return micro_batch(batch, 0, 2); });
-        const double a = with.engine.evaluate(micro_batch(other, 0, 2));  // even in the midst of a step
+                                      [&](int64_t) { return batch.local_batch(0, 2); });
+        const double a = with.engine.evaluate(other.local_batch(0, 2));  // even in the midst of a step
         const double b =
-            with.engine.evaluate(micro_batch(other, 0, 1)) + with.engine.evaluate(micro_batch(other, 1, 1));
+            with.engine.evaluate(other.local_batch(0, 1)) + with.engine.evaluate(other.local_batch(1, 1));
         CHECK(relatively_close(a, b, 1e-13));
         CHECK(a > 0);
         CHECK(with.engine.update());

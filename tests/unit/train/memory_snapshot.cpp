@@ -28,12 +28,8 @@ struct Ready {
         engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     }
     double step() {
-        engine.compute_gradients(1, 1e-2, batch.valid_labels(), [&](int64_t i) {
-            const auto rows = [&](std::vector<int32_t>& ids) {
-                return Tensor(ids.data() + 14 * i, Dtype::i32, {14});
-            };
-            return LocalBatch{.sequences = 2, .tokens = rows(batch.tokens), .labels = rows(batch.labels)};
-        });
+        engine.compute_gradients(1, 1e-2, batch.valid_labels(),
+                                 [&](int64_t i) { return batch.local_batch(2 * i, 2); });
         engine.update();
         return engine.scalars().loss;
     }
