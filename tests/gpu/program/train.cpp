@@ -43,6 +43,9 @@ TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
     CHECK_THAT(run.output, Contains("on the host"));
     const MetricLines cpu = read_metrics(folder / "cpu"), gpu = read_metrics(folder / "gpu");
     check_close(gpu.losses(), cpu.losses(), 1e-4);
+    REQUIRE(gpu.steps.size() == cpu.steps.size());
+    for (size_t i = 0; i < cpu.steps.size(); ++i)
+        CHECK(relatively_close(gpu.steps[i].loss_max, cpu.steps[i].loss_max, 1e-4));
     REQUIRE(gpu.validations.size() == cpu.validations.size());
     for (size_t i = 0; i < cpu.validations.size(); ++i)
         CHECK(relatively_close(gpu.validations[i].loss, cpu.validations[i].loss, 1e-4));
@@ -55,6 +58,11 @@ TEST_CASE("GPU: checkpoints are written beside the training, and resumed there a
     const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
                             "--checkpoint.async_mode=async_with_pinned_mem"};
     train_tiny(folder / "whole", data, more + on_gpu);
+    train_tiny(folder / "at once", data, more + on_gpu + Arguments{"--checkpoint.async_mode=disabled"});
+    for (const int step : {2, 4, 6})
+        CHECK(
+            differing_arrays(folder / "whole" / checkpoint_of(step), folder / "at once" / checkpoint_of(step))
+                .empty());
     train_tiny(folder / "parts", data, more + on_gpu + Arguments{steps(4)});
     fs::copy(folder / "parts", folder / "moved", fs::copy_options::recursive);
     train_tiny(folder / "parts", data, more + on_gpu);
