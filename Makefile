@@ -46,8 +46,7 @@ cuda:
 	@cmake --build --preset cuda --target all coeus_gpu_tests
 
 # test programs that run on a GPU, by their targets
-BUNDLE_TESTS ?=
-BUNDLE_TESTS = test_gpu mpi_gpu test_gpu_program test_program
+BUNDLE_TESTS = test_gpu mpi_gpu test_gpu_program
 bundle:
 	@tools/deps.sh build test bundle
 	@$(call configure,build-bundle,bundle)
