@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts for a machine with a GPU, on the emulated one and on programs that fail: gpu_scripts.py BUILD/tests"""
+"""The scripts for a machine with a GPU, on the emulated one and on programs that fail: gpu_scripts.py BUILD"""
 import json
 import os
 import subprocess
@@ -20,13 +20,24 @@ def script(path, text):
     path.chmod(0o755)
 
 
-class Tests(unittest.TestCase):
-    """tests/gpu/run.sh"""
-
+class Script(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name).resolve()
+
+    def link_programs(self):
+        """A build folder with the emulated GPU's programs."""
+        for name, program in (("coeus", "tests/coeus_emulated"), ("tests/test_gpu", "tests/test_cuda"),
+                              ("tests/mpi_gpu", "tests/mpi_cuda"), ("tests/test_gpu_program", "tests/test_emulated"),
+                              ("bench/gpu_gemm", "bench/gpu_gemm")):
+            link = self.folder / name
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(BUILT / program)
+
+
+class Tests(Script):
+    """tests/gpu/run.sh"""
 
     def run_script(self, *parts, **environment):
         done = subprocess.run([ROOT / "tests/gpu/run.sh", self.folder, *parts], capture_output=True, text=True,
@@ -40,11 +51,7 @@ class Tests(unittest.TestCase):
         return {part["name"]: (part["passed"], part["failed"], part["note"]) for part in result["parts"]}
 
     def test_on_the_emulated_gpu(self):
-        for name, program in (("coeus", "coeus_emulated"), ("tests/test_gpu", "test_cuda"),
-                              ("tests/mpi_gpu", "mpi_cuda"), ("tests/test_gpu_program", "test_emulated")):
-            link = self.folder / name
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to(BUILT / program)
+        self.link_programs()
         parts = self.run_script("device", "training", "meshes-2", COEUS_GPU_SECONDS="250")
         self.assertEqual(list(parts), ["device", "training", "meshes-2"])
         for name, (passed, failed, _) in parts.items():
@@ -95,6 +102,72 @@ class Tests(unittest.TestCase):
         self.assertGreaterEqual(len(parts), 11)
         for name, part in parts.items():
             self.assertEqual(part, (3, 0, ""), name)
+
+
+class Bench(Script):
+    """bench/gpu.sh"""
+
+    def run_script(self, *cases, **environment):
+        done = subprocess.run([ROOT / "bench/gpu.sh", self.folder, *cases], capture_output=True, text=True,
+                              env=dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny", **environment))
+        self.assertEqual(done.stderr, "")
+        report = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())
+        self.assertIn((self.folder / "gpu-bench/gpu-bench.md").read_text(), done.stdout)
+        self.assertFalse((self.folder / "gpu-bench/work").exists())
+        return done, report
+
+    def stand_in_of_torch(self, flops_per_token):
+        """A PyTorch with which every program prints figures instead of computing."""
+        figures = {"tps": 2.0, "memory_gib": None, "batch": 4, "recompute": False, "flops_per_token": flops_per_token}
+        (self.folder / "torch.py").write_text(f"""import json, sys
+if "torch_llama" in sys.argv[0]:
+    print(json.dumps({figures}))
+    sys.exit(0)
+""")
+        return str(self.folder)
+
+    def test_on_the_emulated_gpu(self):
+        self.link_programs()
+        # 6 for each weight with the tied head, 12 a layer for each query and key
+        weights = 320 * 64 + 2 * (64 * 64 * 3 + 3 * 64 * 96 + 2 * 64) + 64
+        flops = 6 * weights + 12 * 2 * 64 * 32
+        done, report = self.run_script("tiny-32", PYTHONPATH=self.stand_in_of_torch(flops))
+        self.assertEqual(done.returncode, 0)
+        (case,) = report["cases"]
+        self.assertEqual((case["case"], case["batch"], case["recompute"], case["note"]), ("tiny-32", 4, "none", ""))
+        self.assertEqual([len(case["coeus"]), len(case["torch"])], [2, 2])
+        self.assertGreater(case["coeus_tps"], 0)
+        self.assertEqual(case["torch_tps"], 2.0)
+        self.assertAlmostEqual(case["ratio"], case["coeus_tps"] / 2)
+        self.assertIn("attention_backward", [kernel["name"] for kernel in case["profile"]["classes"]])
+        self.assertEqual(len(report["gemm"]), 3)
+
+    def test_what_cannot_be_measured(self):
+        self.link_programs()
+        driver = self.folder / "driver"
+        script(driver / "nvidia-smi", "echo 'A small GPU, 580.1, 1'")
+        path = f"{driver}:{os.environ['PATH']}"
+        done, report = self.run_script("tiny-32", PATH=path)
+        self.assertEqual((done.returncode, report["card"], report["driver"]), (1, "A small GPU", "580.1"))
+        self.assertRegex(report["cases"][0]["note"], "needs .* GiB at least, of -1.2")
+        # another model on the other side
+        done, report = self.run_script("tiny-bf16-48", PYTHONPATH=self.stand_in_of_torch(7.0))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("torch: is another model: 7 FLOPs per token", report["cases"][0]["note"])
+        self.assertNotIn("ratio", report["cases"][0])
+        done, report = self.run_script(COEUS_GPU_SECONDS="0")
+        self.assertEqual((done.returncode, report["cases"]), (1, []))
+        self.assertIn("nothing was measured: no time was left", done.stdout)
+
+    def test_a_program_that_fails(self):
+        script(self.folder / "coeus", "echo 'coeus - error - the card is gone'; exit 3")
+        script(self.folder / "bench/gpu_gemm", "exit 0")
+        done, report = self.run_script()
+        self.assertEqual((done.returncode, report["cases"]), (1, []))
+        self.assertIn("nothing was measured: coeus - error - the card is gone", done.stdout)
+        done = subprocess.run([ROOT / "bench/gpu.sh", self.folder, "9B-1"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no case 9B-1; there are 7B-1024, ", done.stderr)
 
 
 if __name__ == "__main__":
