@@ -50,6 +50,14 @@ std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& s
     return chosen;
 }
 
+// Logits on the host, once they have been looked at.
+Tensor finite(const Tensor& logits) {
+    for (int64_t i = 0; i < logits.count(); ++i)
+        if (!std::isfinite(element(logits, i)))
+            throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+    return logits;
+}
+
 }  // namespace
 
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index, uint64_t text) {
@@ -134,17 +142,12 @@ Tensor Generator::append(std::span<const Next> tokens) {
 Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
     const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
     Ctx c{exec_, *kernels_, frame_, temp_, batch, step_.scalars(), exchange};
-    step_.write(exec_, {});
     stage_.last_logits(c, logits);
-    c.k.sum(exec_, &c.scalars.loss, logits);  // not finite where an element is not
-    Tensor on_host = logits;
-    if (exec_.queue) {
-        on_host = logits_on_host_.view.slice_rows(0, batch.sequences);
-        exec_.queue->copy(on_host.data, logits.data, logits.bytes());
-    }
-    if (!std::isfinite(step_.read(exec_).loss))
-        throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
-    return on_host;
+    if (!exec_.queue) return finite(logits);
+    const Tensor on_host = logits_on_host_.view.slice_rows(0, batch.sequences);
+    exec_.queue->copy(on_host.data, logits.data, logits.bytes());
+    exec_.queue->finish();
+    return finite(on_host);
 }
 
 }  // namespace coeus
