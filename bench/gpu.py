@@ -5,7 +5,7 @@
 
 Cases (7B-1024: model and sequence length; the table CASES says in which order) run until COEUS_GPU_SECONDS (470) are
 over; what is left then is named. A case's batch is the largest that the memory plan lets onto the card, with as little
-recomputation as that takes; PyTorch gets the same. Weights and moments of 7B and 8B are bfloat16, of smaller models
+recomputation as that takes (SAVING); PyTorch gets the same. Weights and moments of 7B and 8B are bfloat16, of smaller models
 float32; both compute in bfloat16. Each figure is the median of the steps behind the warm-up, of two alternations the
 median of both. Prints and writes into OUT (default FOLDER) gpu-bench/gpu-bench.json and .md: card, driver, date, the
 card's rate in matrix products (gpu_gemm), tokens/s, MFU, memory, ratios, and the time by kernel class (--profile, in
@@ -62,8 +62,13 @@ if TINY:
 STEPS, WARM_UP = (5, 2) if TINY else (10, 3)
 # tokens of a step that are aimed at, and with which less recomputation is no longer worth it
 MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
-RECOMPUTE = {"none": {"mode": "none"}, "operations": {"mode": "selective", "selective_ac_option": "op"},
-             "blocks": {"mode": "full"}}
+# the cheapest first: (section of the deck, option, value)
+SAVING = {"none": [],
+          "operations": [("activation_checkpoint", "mode", '"selective"'),
+                         ("activation_checkpoint", "selective_ac_option", '"op"')],
+          "blocks": [("activation_checkpoint", "mode", '"full"')],
+          "blocks, moments on the host": [("activation_checkpoint", "mode", '"full"'),
+                                          ("training", "enable_cpu_offload", "true")]}
 VOCABULARY = 300 if TINY else 20000  # of the data
 DECK = """# of bench/gpu.py
 [model]
@@ -84,9 +89,10 @@ seq_len = {seq}
 local_batch_size = {batch}
 steps = {steps}
 dtype = "{m.dtype}"
+{training}
 
 [activation_checkpoint]
-{recompute}
+{activation_checkpoint}
 
 [lr_scheduler]
 warmup_steps = 2
@@ -145,11 +151,12 @@ class Bench:
         self.run("tokenizer", coeus + ["tokenizer", text, f"--vocab_size={VOCABULARY}", "--output", tokenizer])
         self.run("tokenize", coeus + ["tokenize", text, "--tokenizer", tokenizer, "--output", self.work / "tokens.h5"])
 
-    def deck(self, case, batch, recompute, steps=STEPS):
+    def deck(self, case, batch, saving, steps=STEPS):
         model, path = MODELS[case.model], self.work / "deck.toml"
-        options = "\n".join(f'{key} = "{value}"' for key, value in RECOMPUTE[recompute].items())
+        options = {section: "\n".join(f"{key} = {value}" for its, key, value in SAVING[saving] if its == section)
+                   for section in ("training", "activation_checkpoint")}
         path.write_text(DECK.format(m=model, tied=str(model.tied).lower(), seq=case.seq, batch=batch, steps=steps,
-                                    recompute=options, tokens=self.work / "tokens.h5"))
+                                    tokens=self.work / "tokens.h5", **options))
         return path
 
     def coeus(self, name, deck, *options):
@@ -158,24 +165,29 @@ class Bench:
                                                        f"--job.dump_folder={self.work / 'run'}", *options])
 
     def fit(self, case, memory):
-        """(sequences a step, recomputation) of a case, the dry run's arithmetic per token; Failed where none fits."""
+        """(sequences a step, key of SAVING) with which a case fits; Failed where none does."""
         smallest = None
-        for recompute in RECOMPUTE:
+        for saving in SAVING:
             batch = max(1, MOST_TOKENS // case.seq)
             while batch:
-                plan = self.coeus(f"{case.model}-{case.seq}.plan", self.deck(case, batch, recompute), "--dry_run")
+                try:
+                    plan = self.coeus(f"{case.model}-{case.seq}.plan", self.deck(case, batch, saving), "--dry_run")
+                except Failed:
+                    if smallest is None:  # else this way is refused
+                        raise
+                    break
                 total = re.search(r"^ *total +([\d.]+) (\w+)", plan, re.MULTILINE)
                 size = float(total[1]) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(total[2])
                 self.flops_per_token[case.model, case.seq] = float(re.search(r"([\d.e+]+) FLOPs per token", plan)[1])
                 # enough tokens for now, or as few as there can be with nothing kept
-                if size <= memory and (batch * case.seq >= FEWEST_TOKENS or recompute == "blocks"):
-                    return batch, recompute
+                if size <= memory and (batch * case.seq >= FEWEST_TOKENS or saving.startswith("blocks")):
+                    return batch, saving
                 smallest = size if smallest is None else min(smallest, size)
                 batch //= 2
         raise Failed(f"needs {smallest / 2**30:.1f} GiB at least, of {memory / 2**30:.1f}")
 
-    def run_coeus(self, case, batch, recompute):
-        self.coeus(f"{case.model}-{case.seq}.coeus", self.deck(case, batch, recompute))
+    def run_coeus(self, case, batch, saving):
+        self.coeus(f"{case.model}-{case.seq}.coeus", self.deck(case, batch, saving))
         lines = [json.loads(line) for line in (self.work / "run/metrics.jsonl").read_text().splitlines()]
         steps = [line for line in lines if "step_s" in line and line["step"] > WARM_UP]
         median = {key: statistics.median(step[key] for step in steps) for key in ("tps", "tflops", "memory_gib")}
@@ -196,9 +208,9 @@ class Bench:
             raise Failed(f"is another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
         return result
 
-    def profile(self, case, batch, recompute):
+    def profile(self, case, batch, saving):
         """Milliseconds and rates by kernel class, largest first, as the program prints them."""
-        output = self.coeus(f"{case.model}-{case.seq}.profile", self.deck(case, batch, recompute, 4), "--profile")
+        output = self.coeus(f"{case.model}-{case.seq}.profile", self.deck(case, batch, saving, 4), "--profile")
         table = output[output.index("Profile of rank 0"):]
         rows = re.findall(r"^  (\w[\w ]*?) +([\d.]+)% +(?:([\d.]+) +)?([\d.]+)(.*)$", table, re.MULTILINE)
         return {"text": table.strip(), "classes": [
@@ -232,13 +244,13 @@ def measure(bench, case, memory, no_torch):
     result = {"case": f"{case.model}-{case.seq}", "model": case.model, "seq": case.seq, "weights": MODELS[case.model].dtype,
               "coeus": [], "torch": []}
     try:
-        batch, recompute = bench.fit(case, memory)
+        batch, saving = bench.fit(case, memory)
     except Failed as failed:
         return dict(result, note=str(failed))
-    result.update(batch=batch, recompute=recompute)
+    result.update(batch=batch, saving=saving)
     notes = []
     for _ in range(case.turns):
-        for name, run in (("coeus", lambda: bench.run_coeus(case, batch, recompute)),
+        for name, run in (("coeus", lambda: bench.run_coeus(case, batch, saving)),
                           ("torch", lambda: bench.run_torch(case, batch))):
             if name == "torch" and no_torch:
                 continue
@@ -255,7 +267,7 @@ def measure(bench, case, memory, no_torch):
         result["ratio"] = result["coeus_tps"] / result["torch_tps"]
     if case.profiled and result["coeus"]:
         try:
-            result["profile"] = bench.profile(case, batch, recompute)
+            result["profile"] = bench.profile(case, batch, saving)
         except Failed as failed:
             notes.append(f"profile: {failed}")
     return dict(result, note="; ".join(dict.fromkeys(notes)))
@@ -269,14 +281,14 @@ def table(results):
         memory = result[name][-1]["memory_gib"]
         return f"{result[name + '_tps']:,.0f} | {'' if mfu is None else f'{mfu:.1f} %'} | " \
                f"{'' if memory is None else f'{memory:.1f}'}"
-    lines = ["| case | weights | batch | recomputed | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
+    lines = ["| case | weights | batch | saved memory | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
              "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|"]
     for r in results:
         notes = [r["note"]] if r["note"] else []
         if r["torch"] and (r["torch"][-1]["batch"] != r["batch"] or r["torch"][-1]["recompute"]):
             notes.append(f"PyTorch: batch {r['torch'][-1]['batch']}, blocks recomputed: {r['torch'][-1]['recompute']}")
         lines.append("| {} | {} | {} | {} | {} | {} | {} | {} |".format(
-            r["case"], r["weights"], r.get("batch", ""), r.get("recompute", ""), cell(r, "coeus") if r["coeus"] else " | | ",
+            r["case"], r["weights"], r.get("batch", ""), r.get("saving", ""), cell(r, "coeus") if r["coeus"] else " | | ",
             cell(r, "torch") if r["torch"] else " | | ", f"{r['ratio']:.2f}" if "ratio" in r else "", "; ".join(notes)))
     return "\n".join(lines)
 

@@ -75,6 +75,10 @@ class Tests(Script):
         self.assertEqual(parts["golden"], (0, 0, "left out: no reference files in /nowhere"))
         if not Path("/usr/local/cuda/bin/compute-sanitizer").exists():
             self.assertEqual(parts["memcheck"], (0, 0, "left out: there is no compute-sanitizer"))
+        script(self.folder / "tests/test_gpu", GOOD)
+        script(self.folder / "tools/compute-sanitizer", "echo '========= Error: Device not supported.'; exit 1")
+        parts = self.run_script("racecheck", PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
+        self.assertEqual(parts, {"racecheck": (0, 0, "left out: compute-sanitizer does not support this device")})
         self.assertEqual(self.run_script("program", COEUS_GPU_SECONDS="0"), {"program": (0, 1, "no time was left")})
 
     def test_a_bundle(self):
@@ -134,7 +138,7 @@ if "torch_llama" in sys.argv[0]:
         done, report = self.run_script("tiny-32", PYTHONPATH=self.stand_in_of_torch(flops))
         self.assertEqual(done.returncode, 0)
         (case,) = report["cases"]
-        self.assertEqual((case["case"], case["batch"], case["recompute"], case["note"]), ("tiny-32", 4, "none", ""))
+        self.assertEqual((case["case"], case["batch"], case["saving"], case["note"]), ("tiny-32", 4, "none", ""))
         self.assertEqual([len(case["coeus"]), len(case["torch"])], [2, 2])
         self.assertGreater(case["coeus_tps"], 0)
         self.assertEqual(case["torch_tps"], 2.0)
