@@ -73,6 +73,8 @@ if [ -n "$missing" ]; then
 fi
 export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi"
 export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
+# PMIx would miss its plugins for compressed messages, which are for many hosts
+export PMIX_MCA_pcompress_base_silence_warning=1
 # one machine, and Open MPI would not start without ssh
 command -v ssh >/dev/null || export OMPI_MCA_plm=isolated
 exec "$here/bin/$program" "$@"
