@@ -43,16 +43,15 @@ debug:
 cuda:
 	@tools/deps.sh build test
 	@$(call configure,build-cuda,cuda)
-	@cmake --build --preset cuda --target all coeus_gpu_tests
+	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm
 
-# test programs that run on a GPU, by their targets
-BUNDLE_TESTS ?=
-BUNDLE_TESTS = test_gpu mpi_gpu test_gpu_program test_program
+# what the scripts for GPUs start, beside the program
+BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm
 bundle:
 	@tools/deps.sh build test bundle
 	@$(call configure,build-bundle,bundle)
-	@cmake --build --preset bundle --target coeus_program $(BUNDLE_TESTS)
-	@tools/bundle.sh build-bundle $(addprefix build-bundle/tests/,$(BUNDLE_TESTS))
+	@cmake --build --preset bundle --target coeus_program $(notdir $(BUNDLE_PROGRAMS))
+	@tools/bundle.sh build-bundle $(addprefix build-bundle/,$(BUNDLE_PROGRAMS))
 
 run:
 	@tools/deps.sh build run

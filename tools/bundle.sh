@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What `make bundle` does after the build: bundle.sh BUILD_FOLDER [PROGRAM ...] makes BUILD_FOLDER/coeus-VERSION-cuda and
-# the same as .tar.zst: the program, Open MPI, the libraries of both, decks, and the test programs named, to be
-# unpacked anywhere. glibc, NVIDIA's driver and CUDA's libraries are the machine's.
+# the same as .tar.zst: the program, Open MPI, the libraries of both, decks, the programs named, and the scripts for GPUs
+# that start them, to be unpacked anywhere. glibc, NVIDIA's driver and CUDA's libraries are the machine's.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -34,38 +34,47 @@ for file in "$bundle"/bin/* "$bundle"/lib/openmpi/*.so; do ldd "$file"; done |
     while read -r library; do
         case ${library##*/} in
             ld-linux* | libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libresolv.so* | libutil.so*) ;;
-            libcuda* | libcudart* | libcublas* | libcudnn* | libnccl* | libnv*) ;;
+            libcuda* | libcublas* | libcudnn* | libnccl* | libnv*) ;;
             *) cp -L "$library" "$bundle/lib/" ;;
         esac
     done
 strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/openmpi/*.so
 
 cp -r inputs "$bundle/inputs"
-for folder in tests/gpu; do
-    if [ -d "$folder" ]; then mkdir -p "$bundle/tests" && cp -r "$folder" "$bundle/tests/"; fi
-done
-for script in bench/gpu*; do
-    if [ -e "$script" ]; then mkdir -p "$bundle/bench" && cp -r "$script" "$bundle/bench/"; fi
-done
+cp tests/gpu/run.sh "$bundle/gpu-tests.sh"
+mkdir "$bundle/bench"
+cp bench/gpu.sh bench/gpu.py bench/torch_llama_cuda.py "$bundle/bench/"
 cp LICENSE CHANGELOG.md "$bundle/"
 
 cat >"$bundle/run" <<'END'
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Starts a program of the bundle, by the name under which this file is called (coeus, mpirun), or `run PROGRAM ...`:
-# with the bundle's libraries, and CUDA's of COEUS_CUDA_PYTHON, VIRTUAL_ENV, CUDA_HOME or /usr/local/cuda.
+# with the bundle's libraries, and CUDA's of COEUS_CUDA_PYTHON, VIRTUAL_ENV, CUDA_HOME, /usr/local/cuda or the
+# environment of python3.
 here=$(CDPATH= cd "$(dirname "$0")" && pwd -P)
 program=${0##*/}
 [ "$program" != run ] || { program=$1; shift; }
 libraries=$here/lib
+python=$(command -v python3 || echo /nowhere/bin/python3)
 for folder in "${COEUS_CUDA_PYTHON:-/nowhere}"/lib/python3*/site-packages/nvidia/*/lib \
     "${VIRTUAL_ENV:-/nowhere}"/lib/python3*/site-packages/nvidia/*/lib \
-    "${CUDA_HOME:-/nowhere}/lib64" /usr/local/cuda/lib64; do
+    "${CUDA_HOME:-/nowhere}/lib64" /usr/local/cuda/lib64 \
+    "${python%/bin/python3}"/lib/python3*/site-packages/nvidia/*/lib; do
     [ ! -d "$folder" ] || libraries=$libraries:$folder
 done
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# the loader's own message names no remedy
+missing=$(ldd "$here/bin/$program" 2>/dev/null | sed -n 's/^[[:space:]]*\(lib[^ ]*\) => not found.*/\1/p' | tr '\n' ' ')
+if [ -n "$missing" ]; then
+    echo "$program: CUDA's libraries are not found: $missing(set CUDA_HOME, or COEUS_CUDA_PYTHON to a Python environment" \
+        "with the nvidia packages)" >&2
+    exit 3
+fi
 export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_PKGLIBDIR="$here/lib/openmpi"
 export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
+# PMIx would miss its plugins for compressed messages, which are for many hosts
+export PMIX_MCA_pcompress_base_silence_warning=1
 # one machine, and Open MPI would not start without ssh
 command -v ssh >/dev/null || export OMPI_MCA_plm=isolated
 exec "$here/bin/$program" "$@"
@@ -76,9 +85,12 @@ ln -s run "$bundle/mpirun"
 
 cat >"$bundle/README" <<END
 Coeus $version for NVIDIA GPUs. Needs glibc as of Debian 12 (2.36) or newer, an x86-64 CPU with AVX2, and for GPUs NVIDIA's
-driver and CUDA's libraries: /usr/local/cuda, CUDA_HOME, or a Python environment's nvidia packages (VIRTUAL_ENV, COEUS_CUDA_PYTHON).
+driver and CUDA's libraries: /usr/local/cuda, CUDA_HOME, or the nvidia packages of a Python environment (COEUS_CUDA_PYTHON,
+VIRTUAL_ENV, or that of python3).
     ./coeus --version
     ./coeus train inputs/llama3_debug.toml --dry_run        ./mpirun -n 2 ./coeus train DECK
+    ./gpu-tests.sh                                          every test that needs a GPU, on one (8 minutes)
+    bench/gpu.sh                                            training speed, beside PyTorch where python3 has it (8 minutes)
 Its Open MPI speaks shared memory and TCP. "./run PROGRAM" starts any program of bin/ with the libraries of the bundle.
 END
 

@@ -9,6 +9,7 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/train/device_setup.hpp"
 #include "coeus/train/flags.hpp"
 #include "coeus/train/pretrained.hpp"
 #include "coeus/train/prompts.hpp"
@@ -46,7 +47,8 @@ Flags generate_flags() {
         .add("top_p", "P", "1", "draw from the smallest set with this probability")
         .add("seed", "N", "0", "the same seed gives the same texts")
         .add("context", "N", "0", "tokens the model looks back at; 0: as many as it was trained with")
-        .add("batch", "N", "8", "texts written side by side; their number does not change them")
+        .add("batch", "N", "8", "texts written side by side; on a CPU their number does not change them")
+        .add("device", "auto|cuda|cpu", "auto", "auto: a GPU where there is one")
         .add("threads", "N", "0", "0: all cores")
         .add_switch("stats", "say tokens per second and memory on stderr");
     return flags;
@@ -182,8 +184,10 @@ int generate(const Arguments& arguments) {
 
     const CpuShare cpu = share_of_cpu(int(flags.integer("threads", 0, 4096)), 0, 1);
     apply(cpu);
+    const std::unique_ptr<Device> gpu = gpu_of_command(flags.choice("device", {"auto", "cuda", "cpu"}));
+    const Device& device = gpu ? *gpu : host_device();
     Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
-                        cpu.threads);
+                        cpu.threads, device);
     Writer writer(generator, tokenizer, options);
     source.load(generator.decoder().parameters());
     generator.weights_changed();
@@ -198,8 +202,9 @@ int generate(const Arguments& arguments) {
             output.end(number, written);
         });
     if (flags.given("stats"))
-        fmt::print(stderr, "{} tokens in {:.3f} s, {:.1f} tokens/s\n{}\n", tokens, timer.seconds(),
-                   double(tokens) / timer.seconds(), generator.plan().text(memory_limit_bytes()));
+        fmt::print(stderr, "{} tokens in {:.3f} s, {:.1f} tokens/s, on {}\n{}\n", tokens, timer.seconds(),
+                   double(tokens) / timer.seconds(), device.name(),
+                   generator.plan().text(device.memory_bytes()));
     return 0;
 }
 

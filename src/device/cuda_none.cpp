@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/named_range.hpp"
 
 namespace coeus {
 
@@ -19,5 +20,8 @@ std::string why_no_gpu() {
 std::unique_ptr<Device> open_gpu(int /*number*/) {
     throw SystemError(why_no_gpu());
 }
+
+void NamedRange::begin(const char* /*name*/) {}
+NamedRange::~NamedRange() = default;
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 
 #include "checkpoint_file.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/named_range.hpp"
 
 #include <cstring>
 
@@ -84,6 +85,7 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     attempts_ = 0;
     lay_out();
     copied_ = stream_.run([this] {
+        const NamedRange range("copy_checkpoint");
         for (size_t i = 0; i < tensors_.size(); ++i) {
             const Rows share = share_of(tensors_[i], i);
             if (share.count > 0)
@@ -114,6 +116,7 @@ void AsyncCheckpoint::lay_out() {
 void AsyncCheckpoint::write_beside() {
     state_ = State::running;
     written_ = stream_.run([this] {
+        const NamedRange range("write_checkpoint");
         failure_.clear();
         try {
             file_->write(copies_);

@@ -2,6 +2,7 @@
 #include "coeus/optim/adam.hpp"
 
 #include "coeus/base/random.hpp"
+#include "coeus/device/named_range.hpp"
 
 #include <cmath>
 
@@ -21,6 +22,7 @@ StepScalars Adam::begin_step(uint64_t step, double learning_rate, int64_t valid_
 
 void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                         StepScalars& scalars, double max_norm, const Communicator& owners) const {
+    const NamedRange range("gradient_norm");
     for (const Storage& storage : parameters.storages()) {
         const bool counted_elsewhere =
             (storage.is_partial() && parameters.place().tp_rank > 0) || storage.params().front().copy > 0;
@@ -33,6 +35,7 @@ void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& pa
 
 void Adam::update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                   const StepScalars& scalars) const {
+    const NamedRange range("optimizer");
     const bool has_copy = !parameters.is_sharded() && parameters.types().compute != parameters.types().master;
     for (const Storage& storage : parameters.storages()) {
         if (!storage.trainable()) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/pipeline/executor.hpp"
 
+#include "coeus/device/named_range.hpp"
+
 #include <algorithm>
 
 namespace coeus {
@@ -76,6 +78,8 @@ void Executor::run(const Program& program, Tensor flow, const ContextOf& context
         wait(step.after);
         if (action.computes()) {
             const ObservedAction noted(action_observer_, action);
+            const NamedRange range("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
+                                   action.microbatch);
             Frame& frame = frames_[size_t(step.frame)];
             Ctx c = context(action.microbatch, frame);
             const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]

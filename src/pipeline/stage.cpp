@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/pipeline/stage.hpp"
 
+#include "coeus/device/named_range.hpp"
+
 namespace coeus {
 
 using WeightLease = Gathered::WeightLease;
@@ -26,6 +28,7 @@ Flow Stage::forward(Ctx& c, Flow in) const {
         c.k.cast(c.exec, flow.hidden(), in.hidden());
     }
     for (int64_t layer = part_.first_layer; layer < part_.last_layer; ++layer) {
+        const NamedRange range("block {} forward", layer);
         const WeightLease weights(gathered_, decoder_->block_unit(size_t(layer)));
         prefetch_layer(layer + 1);
         flow = decoder_->blocks()[size_t(layer)]->forward(c, flow);
@@ -47,6 +50,7 @@ Flow Stage::backward(Ctx& c, Flow gradient) const {
             gradient = of_head;
     }
     for (int64_t layer = part_.last_layer; layer-- > part_.first_layer;) {
+        const NamedRange range("block {} backward", layer);
         const size_t unit = decoder_->block_unit(size_t(layer));
         const WeightLease weights(gathered_, unit);
         prefetch_layer(layer - 1);

@@ -214,7 +214,6 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
         const Measured m = measure(threads, context, [&](Ctx& c) {
             const Tensor logits(nullptr, types, {shape.sequences, decoder.config().vocab});
             stage.last_logits(c, logits);
-            c.k.sum(c.exec, nullptr, logits);
         });
         take_larger(plan, m, plan.activations);
     };

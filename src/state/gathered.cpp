@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/gathered.hpp"
 
+#include "coeus/device/named_range.hpp"
+
 #include <algorithm>
 #include <exception>
 
@@ -168,6 +170,7 @@ void Gathered::for_each_storage(size_t u, const Each& each) const {
 }
 
 void Gathered::gather(size_t u) {
+    const NamedRange range(gathering);
     Exec& exec = gather_stream_->exec();
     ranks_->gather.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
@@ -180,6 +183,7 @@ void Gathered::gather(size_t u) {
 }
 
 void Gathered::scatter(size_t u) {
+    const NamedRange range(reducing);
     Exec& exec = reduce_stream_->exec();
     ranks_->reduce.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
@@ -197,6 +201,7 @@ void Gathered::scatter(size_t u) {
 }
 
 void Gathered::sum_over_replicas(size_t unit) {
+    const NamedRange range(reducing);
     for (const Tensor& gradients : parameters_.gradients_of(unit))
         ranks_->replicas.all_reduce(reduce_stream_->exec(), gradients);
 }

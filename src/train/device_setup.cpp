@@ -56,11 +56,22 @@ std::optional<NcclLibrary> load_on_all(const Communicator& world, const std::str
     return nccl;
 }
 
+ConfigError no_gpu(const std::string& asked) {
+    return ConfigError("{}: {}; \"auto\" or \"cpu\" computes on CPUs", asked, why_no_gpu());
+}
+
 }  // namespace
 
 Backend backend_from_deck(const Config& config) {
     if (config.device == "cuda") return Backend::cuda;
     return wants_gpu_where_there_is_one(config) && visible_gpus() > 0 ? Backend::cuda : Backend::cpu;
+}
+
+std::unique_ptr<Device> gpu_of_command(const std::string& device) {
+    if (device == "cpu") return nullptr;
+    if (visible_gpus() > 0) return open_gpu(0);
+    if (device == "cuda") throw no_gpu("--device=cuda");
+    return nullptr;
 }
 
 RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
@@ -102,9 +113,7 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     const bool missing = world.all_reduce(int64_t(gpus == 0), Reduce::max) != 0,
                found = world.all_reduce(int64_t(gpus > 0), Reduce::max) != 0;
     together(world, [&] {
-        if (gpus == 0 && config.device == "cuda")
-            throw ConfigError("device = \"cuda\": {}; give device = \"auto\" or \"cpu\" to compute on CPUs",
-                              why_no_gpu());
+        if (gpus == 0 && config.device == "cuda") throw no_gpu("device = \"cuda\"");
         if (gpus == 0 && missing && found)
             throw ConfigError(
                 "device = \"auto\": rank {} sees no GPU, others do; give each host its GPUs "

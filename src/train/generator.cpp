@@ -50,6 +50,14 @@ std::vector<int32_t> candidates(std::span<const float> logits, const Sampling& s
     return chosen;
 }
 
+// Logits on the host, once they have been looked at.
+Tensor finite(const Tensor& logits) {
+    for (int64_t i = 0; i < logits.count(); ++i)
+        if (!std::isfinite(element(logits, i)))
+            throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
+    return logits;
+}
+
 }  // namespace
 
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint64_t index, uint64_t text) {
@@ -68,38 +76,45 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 }
 
 Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
-                     int threads)
+                     int threads, const Device& device)
     : cache_(config.layers, sequences, context, config.kv_heads * config.head_dim, dtype),
       decoder_(config, {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype}, context),
       stage_(decoder_),
-      plan_(plan_generation(decoder_, cache_, threads)),
+      plan_(plan_generation(decoder_, cache_, threads, device.backend())),
+      kernels_(&kernels_of(device.backend())),
+      exec_(device),
+      step_(device),
       lengths_(size_t(sequences), 0) {
     require(sequences >= 1 && sequences <= most_sequences, "so many texts are not written side by side");
-    require_fits(plan_, memory_limit_bytes(), [] { return "Lower --context or --batch"; });
-    decoder_.parameters().allocate(false);
-    cache_.allocate();
+    require_fits(plan_, device.memory_bytes(), [] { return "Lower --context or --batch"; });
+    const Memory& memory = device.memory();
+    decoder_.allocate(false, device);
+    cache_.allocate(memory);
     exec_.threads = threads;
-    exec_.workspace = Arena(plan_.workspace, "kernel workspace");
-    frame_ = Frame(plan_.activations, plan_.executor.frame_entries);
-    temp_ = Arena(plan_.temporaries, "temporaries");
+    exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
+    frame_ = Frame(plan_.activations, plan_.executor.frame_entries, 0, memory);
+    temp_ = Arena(plan_.temporaries, "temporaries", memory);
     const int64_t most = std::max(context, sequences);
-    tokens_ = OwnedTensor(Dtype::i32, {most}, "tokens");
-    positions_ = OwnedTensor(Dtype::i32, {most}, "positions");
-    slots_ = OwnedTensor(Dtype::i32, {sequences}, "slots");
-    logits_ = OwnedTensor(decoder_.parameters().types().accumulate(), {sequences, config.vocab}, "logits");
+    tokens_ = StagedIds(device, most, "tokens");
+    positions_ = StagedIds(device, most, "positions");
+    slots_ = StagedIds(device, sequences, "slots");
+    const Dtype type = decoder_.parameters().types().accumulate();
+    const Shape shape = {sequences, config.vocab};
+    logits_ = OwnedTensor(type, shape, "logits", memory);
+    if (!device.is_host()) logits_on_host_ = OwnedTensor(type, shape, "logits", device.staging());
 }
 
 Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
     const auto count = int64_t(tokens.size());
     require(count >= 1 && count <= context(), "a text has from one token to as many as the context");
-    std::copy(tokens.begin(), tokens.end(), tokens_.view.as<int32_t>());
-    std::iota(positions_.view.as<int32_t>(), positions_.view.as<int32_t>() + count, 0);
+    std::copy(tokens.begin(), tokens.end(), tokens_.host());
+    std::iota(positions_.host(), positions_.host() + count, 0);
     lengths_[size_t(slot)] = count;
     return run({.sequences = 1,
                 .seq_len = count,
-                .tokens = tokens_.view.slice_rows(0, count),
+                .tokens = tokens_.brought(exec_, count),
                 .labels = {},
-                .positions = positions_.view.slice_rows(0, count),
+                .positions = positions_.brought(exec_, count),
                 .document_start = {}},
                PromptExchange(cache_, slot));
 }
@@ -111,28 +126,28 @@ Tensor Generator::append(std::span<const Next> tokens) {
         const Next& next = tokens[size_t(i)];
         int64_t& length = lengths_[size_t(next.slot)];
         require(length >= 1 && length < context(), "a text without a beginning, or without room");
-        tokens_.view.as<int32_t>()[i] = next.token;
-        positions_.view.as<int32_t>()[i] = int32_t(length++);
-        slots_.view.as<int32_t>()[i] = int32_t(next.slot);
+        tokens_.host()[i] = next.token;
+        positions_.host()[i] = int32_t(length++);
+        slots_.host()[i] = int32_t(next.slot);
     }
     return run({.sequences = count,
                 .seq_len = 1,
-                .tokens = tokens_.view.slice_rows(0, count),
+                .tokens = tokens_.brought(exec_, count),
                 .labels = {},
-                .positions = positions_.view.slice_rows(0, count),
+                .positions = positions_.brought(exec_, count),
                 .document_start = {}},
-               CachedExchange(cache_, slots_.view.slice_rows(0, count)));
+               CachedExchange(cache_, slots_.brought(exec_, count)));
 }
 
 Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
     const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
-    Ctx c{exec_, cpu_kernels(), frame_, temp_, batch, step_.scalars(), exchange};
+    Ctx c{exec_, *kernels_, frame_, temp_, batch, step_.scalars(), exchange};
     stage_.last_logits(c, logits);
-    double sum = 0;
-    c.k.sum(exec_, &sum, logits);  // not finite where an element is not
-    if (!std::isfinite(sum))
-        throw NotFiniteError("the model's logits are not finite: its weights are not, or too large");
-    return logits;
+    if (!exec_.queue) return finite(logits);
+    const Tensor on_host = logits_on_host_.view.slice_rows(0, batch.sequences);
+    exec_.queue->copy(on_host.data, logits.data, logits.bytes());
+    exec_.queue->finish();
+    return finite(on_host);
 }
 
 }  // namespace coeus

@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/device/named_range.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/exclusion.hpp"
@@ -307,6 +308,7 @@ void Trainer::report_profile() {
 }
 
 void Trainer::train_step(const StepBatch& batch) {
+    const NamedRange range("step {}", step_ + 1);
     const int64_t valid_tokens = mesh_[dp].all_reduce(batch.valid_tokens);
     if (valid_tokens == 0)
         throw ConfigError(
@@ -434,6 +436,7 @@ void Trainer::save() {
     const bool due =
         last || step_ % options.interval == 0 || (step_ == 1 && options.enable_first_step_checkpoint);
     if (!due) return;
+    const NamedRange range("save_checkpoint");
     if (beside_) report_saved(beside_->finish());
     if (beside_ && !last) {
         beside_->begin(record());

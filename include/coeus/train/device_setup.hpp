@@ -15,6 +15,10 @@ namespace coeus {
 /// anywhere.
 Backend backend_from_deck(const Config& config);
 
+/// For commands of one process: the first GPU of this host, where `device` ("auto", "cuda" or "cpu") asks for
+/// one and it is there; else null. ConfigError where "cuda" finds none.
+std::unique_ptr<Device> gpu_of_command(const std::string& device);
+
 /// What carries tensors between the ranks' devices.
 struct RankTransport {
     std::optional<NcclLibrary> nccl;  ///< none: MPI

@@ -42,6 +42,8 @@ public:
     const std::vector<std::string>& texts(const std::string& name) const { return find(name).values; }
     /// ConfigError naming the flag where it was not given.
     const std::string& required(const std::string& name) const;
+    /// ConfigError naming flag, value and the nearest choice where it is none of these.
+    const std::string& choice(const std::string& name, const std::vector<std::string>& choices) const;
     /// ConfigError naming flag, value and rule where it is no number or outside [least, most].
     int64_t integer(const std::string& name, int64_t least, int64_t most = INT64_MAX) const;
     double number(const std::string& name, double least, double most) const;

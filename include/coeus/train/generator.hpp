@@ -8,6 +8,7 @@
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/step_state.hpp"
+#include "coeus/train/staged_ids.hpp"
 
 #include <span>
 #include <vector>
@@ -30,12 +31,14 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 
 class Generator {
 public:
-    /// The most texts side by side: so many rows are multiplied in a way in which none depends on the others.
+    /// The most texts side by side: a CPU multiplies so many rows in a way in which none depends on the
+    /// others.
     static constexpr int64_t most_sequences = workspace::thin_rows;
 
     /// Plans and takes all memory: for `sequences` texts of up to `context` tokens. Weights are loaded into
-    /// decoder().parameters(). ConfigError where it does not fit into this host's memory.
-    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads);
+    /// decoder().parameters(). The device must outlive it. ConfigError where it does not fit into its memory.
+    Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences, int threads,
+              const Device& device = host_device());
 
     Decoder& decoder() { return decoder_; }
     const MemoryPlan& plan() const { return plan_; }
@@ -44,11 +47,11 @@ public:
     /// Tokens that a slot holds.
     int64_t length(int64_t slot) const { return lengths_[size_t(slot)]; }
     /// After the weights were loaded.
-    void weights_changed() { decoder_.parameters().refresh_compute(exec_, cpu_kernels()); }
+    void weights_changed() { decoder_.parameters().refresh_compute(exec_, *kernels_); }
 
     /// Begins a text of 1 to `context` tokens in a slot, whatever was there: logits [1, V] (f64 with f64,
-    /// else f32) of the token that follows. They stay until the next call. NotFiniteError where one is not
-    /// finite.
+    /// else f32) of the token that follows, on the host. They stay until the next call. NotFiniteError where
+    /// one is not finite.
     Tensor read(int64_t slot, std::span<const int32_t> tokens);
 
     struct Next {
@@ -65,11 +68,13 @@ private:
     Decoder decoder_;
     Stage stage_;
     MemoryPlan plan_;
+    const Kernels* kernels_;
     Exec exec_;
     Frame frame_;
     Arena temp_;
     StepState step_;
-    OwnedTensor tokens_, positions_, slots_, logits_;
+    StagedIds tokens_, positions_, slots_;
+    OwnedTensor logits_, logits_on_host_;  // the latter of a GPU alone
     std::vector<int64_t> lengths_;
 };
 

@@ -121,6 +121,14 @@ const std::string& Flags::required(const std::string& name) const {
     return flag.value;
 }
 
+const std::string& Flags::choice(const std::string& name, const std::vector<std::string>& choices) const {
+    const std::string& value = text(name);
+    if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
+    const std::string near = nearest_name(value, choices);
+    throw ConfigError("coeus {}: --{} must be one of {}, is \"{}\"{}", command_, name, join(choices, ", "),
+                      value, near.empty() ? "" : "; did you mean " + near + "?");
+}
+
 int64_t Flags::integer(const std::string& name, int64_t least, int64_t most) const {
     int64_t value = 0;
     if (read_number(text(name), value) && value >= least && value <= most) return value;

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps of Llamas on one GPU, of Coeus and of PyTorch with torch.compile in turns.
+
+    bench/gpu.sh [FOLDER [CASE ...]]      FOLDER: a build folder (default build-cuda) or an unpacked bundle
+
+Cases (7B-1024: model and sequence length; the table CASES says in which order) run until COEUS_GPU_SECONDS (470) are
+over; what is left then is named. A case's batch is the largest that the memory plan lets onto the card, with as little
+recomputation as that takes (SAVING); PyTorch gets the same. Weights and moments of 7B and 8B are bfloat16, of smaller models
+float32; both compute in bfloat16. Each figure is the median of the steps behind the warm-up, of two alternations the
+median of both. Prints and writes into OUT (default FOLDER) gpu-bench/gpu-bench.json and .md: card, driver, date, the
+card's rate in matrix products (gpu_gemm), tokens/s, MFU, memory, ratios, and the time by kernel class (--profile, in
+runs of its own: it slows them). Its own text is the data. Where python3 (COEUS_TORCH_PYTHON) has no PyTorch with CUDA,
+its column says so. COEUS_GPU_BENCH=tiny takes cases for a test of this script.
+"""
+import datetime
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+
+
+class Model(NamedTuple):
+    dim: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    tied: bool
+    dtype: str  # of weights and moments
+
+
+class Case(NamedTuple):
+    model: str
+    seq: int
+    turns: int = 1  # of Coeus and PyTorch
+    profiled: bool = False
+
+
+TINY = os.environ.get("COEUS_GPU_BENCH") == "tiny"
+MODELS = {"1B": Model(2048, 16, 32, 8, 8192, 128256, True, "float32"),
+          "3B": Model(3072, 28, 24, 8, 8192, 128256, True, "float32"),
+          "7B": Model(4096, 32, 32, 32, 11008, 32000, False, "bfloat16"),
+          "8B": Model(4096, 32, 32, 8, 14336, 128256, False, "bfloat16"),
+          "tiny": Model(64, 2, 4, 2, 96, 320, True, "float32"),
+          "tiny-bf16": Model(64, 2, 4, 4, 96, 320, False, "bfloat16")}
+# the most telling first
+CASES = [Case("7B", 1024, 2, True), Case("8B", 8192, 2, True), Case("1B", 4096), Case("3B", 4096), Case("8B", 1024),
+         Case("8B", 32768), Case("1B", 1024), Case("1B", 8192), Case("1B", 32768), Case("3B", 1024), Case("3B", 8192),
+         Case("7B", 4096), Case("8B", 4096), Case("3B", 32768), Case("7B", 8192), Case("7B", 32768)]
+if TINY:
+    CASES = [Case("tiny", 32, 2, True), Case("tiny-bf16", 48)]
+STEPS, WARM_UP = (5, 2) if TINY else (10, 3)
+# tokens of a step that are aimed at, and with which less recomputation is no longer worth it
+MOST_TOKENS, FEWEST_TOKENS = (128, 64) if TINY else (16384, 4096)
+# the cheapest first: (section of the deck, option, value)
+SAVING = {"none": [],
+          "operations": [("activation_checkpoint", "mode", '"selective"'),
+                         ("activation_checkpoint", "selective_ac_option", '"op"')],
+          "blocks": [("activation_checkpoint", "mode", '"full"')],
+          "blocks, moments on the host": [("activation_checkpoint", "mode", '"full"'),
+                                          ("training", "enable_cpu_offload", "true")]}
+VOCABULARY = 300 if TINY else 20000  # of the data
+DECK = """# of bench/gpu.py
+[model]
+name = "llama3"
+flavor = "debugmodel"
+dim = {m.dim}
+n_layers = {m.layers}
+n_heads = {m.heads}
+n_kv_heads = {m.kv_heads}
+ffn_hidden = {m.ffn}
+vocab_size = {m.vocab}
+tied_embeddings = {tied}
+max_seq_len = {seq}
+
+[training]
+dataset_path = "{tokens}"
+seq_len = {seq}
+local_batch_size = {batch}
+steps = {steps}
+dtype = "{m.dtype}"
+{training}
+
+[activation_checkpoint]
+{activation_checkpoint}
+
+[lr_scheduler]
+warmup_steps = 2
+
+[metrics]
+log_freq = 1
+"""
+
+
+class Failed(Exception):
+    """A run that ended badly: the last lines of what it said."""
+
+
+class Bench:
+    def __init__(self, folder):
+        self.folder = folder
+        self.deadline = time.monotonic() + float(os.environ.get("COEUS_GPU_SECONDS", "470"))
+        self.out = Path(os.environ.get("OUT", folder)) / "gpu-bench"
+        self.work = self.out / "work"
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                                TORCHINDUCTOR_CACHE_DIR=str(self.work / "inductor"))
+        self.flops_per_token, self.peak = {}, None
+
+    def run(self, name, command):
+        """What a command prints; its whole output is in a file of this name."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Failed("no time was left")
+        try:
+            done = subprocess.run([str(word) for word in command], env=self.environment, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=left + 20)
+        except subprocess.TimeoutExpired:
+            raise Failed("no time was left") from None
+        (self.out / f"{name}.log").write_text(done.stdout + done.stderr)
+        if done.returncode != 0:
+            lines = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+            raise Failed(next((line for line in lines if "error" in line.lower()), lines[-1]))
+        return done.stdout
+
+    def program(self, name):
+        """The command that starts a program of the build folder or the bundle."""
+        if (self.folder / "run").exists():
+            return [self.folder / "run", name]
+        return [self.folder / {"coeus": "coeus"}.get(name, f"bench/{name}")]
+
+    def write_data(self):
+        """A token file of random words, by a tokenizer that knows them."""
+        letters = random.Random(1)
+        words = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=4)) for _ in range(VOCABULARY)]
+        count = STEPS * MOST_TOKENS * (4 if TINY else 2)
+        text, tokenizer = self.work / "text.txt", self.work / "tokenizer"
+        text.write_text(" ".join(letters.choices(words, k=count)) + "\n")
+        coeus = self.program("coeus")
+        self.run("tokenizer", coeus + ["tokenizer", text, f"--vocab_size={VOCABULARY}", "--output", tokenizer])
+        self.run("tokenize", coeus + ["tokenize", text, "--tokenizer", tokenizer, "--output", self.work / "tokens.h5"])
+
+    def deck(self, case, batch, saving, steps=STEPS):
+        model, path = MODELS[case.model], self.work / "deck.toml"
+        options = {section: "\n".join(f"{key} = {value}" for its, key, value in SAVING[saving] if its == section)
+                   for section in ("training", "activation_checkpoint")}
+        path.write_text(DECK.format(m=model, tied=str(model.tied).lower(), seq=case.seq, batch=batch, steps=steps,
+                                    tokens=self.work / "tokens.h5", **options))
+        return path
+
+    def coeus(self, name, deck, *options):
+        shutil.rmtree(self.work / "run", ignore_errors=True)
+        return self.run(name, self.program("coeus") + ["train", deck, "--device=cuda",
+                                                       f"--job.dump_folder={self.work / 'run'}", *options])
+
+    def fit(self, case, memory):
+        """(sequences a step, key of SAVING) with which a case fits; Failed where none does."""
+        smallest = None
+        for saving in SAVING:
+            batch = max(1, MOST_TOKENS // case.seq)
+            while batch:
+                try:
+                    plan = self.coeus(f"{case.model}-{case.seq}.plan", self.deck(case, batch, saving), "--dry_run")
+                except Failed:
+                    if smallest is None:  # else this way is refused
+                        raise
+                    break
+                total = re.search(r"^ *total +([\d.]+) (\w+)", plan, re.MULTILINE)
+                size = float(total[1]) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(total[2])
+                self.flops_per_token[case.model, case.seq] = float(re.search(r"([\d.e+]+) FLOPs per token", plan)[1])
+                # enough tokens for now, or as few as there can be with nothing kept
+                if size <= memory and (batch * case.seq >= FEWEST_TOKENS or saving.startswith("blocks")):
+                    return batch, saving
+                smallest = size if smallest is None else min(smallest, size)
+                batch //= 2
+        raise Failed(f"needs {smallest / 2**30:.1f} GiB at least, of {memory / 2**30:.1f}")
+
+    def run_coeus(self, case, batch, saving):
+        self.coeus(f"{case.model}-{case.seq}.coeus", self.deck(case, batch, saving))
+        lines = [json.loads(line) for line in (self.work / "run/metrics.jsonl").read_text().splitlines()]
+        steps = [line for line in lines if "step_s" in line and line["step"] > WARM_UP]
+        median = {key: statistics.median(step[key] for step in steps) for key in ("tps", "tflops", "memory_gib")}
+        if steps[-1].get("mfu"):
+            self.peak = 100 * steps[-1]["tflops"] / steps[-1]["mfu"]  # TFLOP/s
+        return dict(median, loss=[line["loss"] for line in lines if "loss" in line],
+                    power_w=steps[-1].get("gpu_power_w"), throttle=steps[-1].get("gpu_throttle"))
+
+    def run_torch(self, case, batch):
+        model = MODELS[case.model]
+        sizes = [f"--{key}={getattr(model, key)}" for key in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab")]
+        command = [sys.executable, HERE / "torch_llama_cuda.py", *sizes, f"--seq={case.seq}", f"--batch={batch}",
+                   f"--dtype={model.dtype}", f"--steps={STEPS}", f"--warm_up={WARM_UP}"]
+        command += (["--tied"] if model.tied else []) + (["--device=cpu"] if TINY else [])
+        result = json.loads(self.run(f"{case.model}-{case.seq}.torch", command).splitlines()[-1])
+        ours = self.flops_per_token[case.model, case.seq]
+        if abs(result["flops_per_token"] / ours - 1) > 0.01:
+            raise Failed(f"is another model: {result['flops_per_token']:.4g} FLOPs per token, not {ours:.4g}")
+        return result
+
+    def profile(self, case, batch, saving):
+        """Milliseconds and rates by kernel class, largest first, as the program prints them."""
+        output = self.coeus(f"{case.model}-{case.seq}.profile", self.deck(case, batch, saving, 4), "--profile")
+        table = output[output.index("Profile of rank 0"):]
+        rows = re.findall(r"^  (\w[\w ]*?) +([\d.]+)% +(?:([\d.]+) +)?([\d.]+)(.*)$", table, re.MULTILINE)
+        return {"text": table.strip(), "classes": [
+            {"name": name, "share": float(share), "calls": float(calls) if calls else None, "ms": float(ms)}
+            for name, share, calls, ms, _ in rows]}
+
+    def mfu(self, case, tps):
+        return None if not self.peak else 100 * tps * self.flops_per_token[case.model, case.seq] / 1e12 / self.peak
+
+
+def card():
+    """(name, driver, free bytes) as the driver says; without one nothing is known, and all fits."""
+    try:
+        text = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.free", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown", "unknown", float("inf")
+    name, driver, free = (word.strip() for word in text.split(","))
+    # CUDA's own on the card
+    return name, driver, float(free) * 2**20 - 1.2 * 2**30
+
+
+def why_no_torch():
+    """None where this Python has PyTorch, with a GPU."""
+    test = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 'PyTorch sees no GPU')"
+    done = subprocess.run([sys.executable, "-c", "import torch" if TINY else test], capture_output=True, text=True)
+    return None if done.returncode == 0 else f"{sys.executable}: {done.stderr.strip().splitlines()[-1]}"
+
+
+def measure(bench, case, memory, no_torch):
+    result = {"case": f"{case.model}-{case.seq}", "model": case.model, "seq": case.seq, "weights": MODELS[case.model].dtype,
+              "coeus": [], "torch": []}
+    try:
+        batch, saving = bench.fit(case, memory)
+    except Failed as failed:
+        return dict(result, note=str(failed))
+    result.update(batch=batch, saving=saving)
+    notes = []
+    for _ in range(case.turns):
+        for name, run in (("coeus", lambda: bench.run_coeus(case, batch, saving)),
+                          ("torch", lambda: bench.run_torch(case, batch))):
+            if name == "torch" and no_torch:
+                continue
+            try:
+                result[name].append(run())
+                print(f"{result['case']}: {name} {result[name][-1]['tps']:,.0f} tokens/s", flush=True)
+            except Failed as failed:
+                notes.append(f"{name}: {failed}")
+    for name in ("coeus", "torch"):
+        if result[name]:
+            result[name + "_tps"] = statistics.median(run["tps"] for run in result[name])
+            result[name + "_mfu"] = bench.mfu(case, result[name + "_tps"])
+    if result["coeus"] and result["torch"]:
+        result["ratio"] = result["coeus_tps"] / result["torch_tps"]
+    if case.profiled and result["coeus"]:
+        try:
+            result["profile"] = bench.profile(case, batch, saving)
+        except Failed as failed:
+            notes.append(f"profile: {failed}")
+    return dict(result, note="; ".join(dict.fromkeys(notes)))
+
+
+def table(results):
+    def cell(result, name):
+        if not result[name]:
+            return "|"
+        mfu = result[name + "_mfu"]
+        memory = result[name][-1]["memory_gib"]
+        return f"{result[name + '_tps']:,.0f} | {'' if mfu is None else f'{mfu:.1f} %'} | " \
+               f"{'' if memory is None else f'{memory:.1f}'}"
+    lines = ["| case | weights | batch | saved memory | Coeus, tokens/s | MFU | GiB | PyTorch, tokens/s | MFU | GiB | ratio | |",
+             "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---|"]
+    for r in results:
+        notes = [r["note"]] if r["note"] else []
+        if r["torch"] and (r["torch"][-1]["batch"] != r["batch"] or r["torch"][-1]["recompute"]):
+            notes.append(f"PyTorch: batch {r['torch'][-1]['batch']}, blocks recomputed: {r['torch'][-1]['recompute']}")
+        lines.append("| {} | {} | {} | {} | {} | {} | {} | {} |".format(
+            r["case"], r["weights"], r.get("batch", ""), r.get("saving", ""), cell(r, "coeus") if r["coeus"] else " | | ",
+            cell(r, "torch") if r["torch"] else " | | ", f"{r['ratio']:.2f}" if "ratio" in r else "", "; ".join(notes)))
+    return "\n".join(lines)
+
+
+def main():
+    arguments = sys.argv[1:]
+    bundle = HERE.parent if (HERE.parent / "run").is_file() else None
+    folder = Path(arguments.pop(0) if arguments else bundle or "build-cuda").resolve()
+    known = {f"{case.model}-{case.seq}": case for case in CASES}
+    unknown = [name for name in arguments if name not in known]
+    if unknown or not (folder / "coeus").exists():
+        sys.exit(f"{folder} has no coeus" if not unknown else f"no case {unknown[0]}; there are {', '.join(known)}")
+    name, driver, memory = card()
+    no_torch = why_no_torch()
+    bench = Bench(folder)
+    report = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "card": name,
+              "driver": driver, "command": " ".join(["bench/gpu.sh", *sys.argv[1:]]), "torch": no_torch or "", "gemm": [],
+              "cases": [], "left_out": []}
+    print(f"{report['date']}, card: {name}, driver: {driver}, logs: {bench.out}")
+    print(f"PyTorch is left out: {no_torch}" if no_torch else "PyTorch: in turns with Coeus", flush=True)
+    problem = None
+    try:
+        sizes = ["16"] if TINY else []
+        report["gemm"] = [json.loads(line) for line in bench.run("gemm", bench.program("gpu_gemm") + sizes).splitlines()]
+        bench.write_data()
+    except Failed as failed:
+        problem = str(failed)
+    for case in [known[case] for case in arguments] or CASES if not problem else []:
+        if bench.deadline - time.monotonic() > (0 if TINY else 30):
+            report["cases"].append(measure(bench, case, memory, no_torch))
+        else:
+            report["left_out"].append(f"{case.model}-{case.seq}")
+
+    lines = [f"{report['date']}, {name}, driver {driver}, `{report['command']}`" + (f"; no PyTorch: {no_torch}" if no_torch else "")]
+    lines += ["matrix products: " + "; ".join(f"{g['product']} {g['type']} {g['rows']} x {g['outputs']} x {g['inputs']} "
+                                              f"{g['tflops']:.1f} TFLOP/s" for g in report["gemm"]), "", table(report["cases"])]
+    for result in report["cases"]:
+        if "profile" in result:
+            lines += ["", f"{result['case']}: {result['profile']['text']}"]
+    if report["left_out"]:
+        lines += ["", f"no time was left for {', '.join(report['left_out'])}"]
+    if problem:
+        lines += ["", f"nothing was measured: {problem}"]
+    shutil.rmtree(bench.work)
+    (bench.out / "gpu-bench.json").write_text(json.dumps(report, indent=1) + "\n")
+    (bench.out / "gpu-bench.md").write_text("\n".join(lines) + "\n")
+    print("\n" + "\n".join(lines))
+    measured = [result for result in report["cases"] if result["coeus"]]
+    sys.exit(0 if measured and not problem else 1)
+
+
+if __name__ == "__main__":
+    main()

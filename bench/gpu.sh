@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Training speed of Llamas on one GPU, beside PyTorch's: gpu.sh [FOLDER [CASE ...]], see bench/gpu.py.
+python=${COEUS_TORCH_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "bench/gpu.sh needs python3 (or COEUS_TORCH_PYTHON)" >&2; exit 2; }
+exec "$python" -B "$(dirname "$0")/gpu.py" "$@"

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps of a Llama in PyTorch on a GPU: the peer that bench/gpu.sh measures Coeus against.
+
+    bench/torch_llama_cuda.py --dim 4096 --layers 32 --heads 32 --kv_heads 8 --ffn 14336 --vocab 128256 --seq 8192
+        --batch 1 --dtype bfloat16 [--tied] [--steps 10] [--compile blocks|whole|no] [--device cpu]
+
+As one would write it today: bfloat16 in the forward and backward, scaled_dot_product_attention, torch.compile (of each
+block and of head and loss, as torchtitan does; or of the whole model), clipping, fused AdamW. --dtype is that of weights
+and moments: float32 computes under autocast. Where memory does not suffice each block is recomputed in the backward,
+and then the batch is halved. Prints one JSON line: tokens/s of the median step behind the warm-up, the batch, memory at
+most, arithmetic per token as Coeus counts it, losses.
+"""
+import argparse
+import functools
+import json
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+
+def rotate(x, cos, sin):
+    """Pairs (j, j + half the width) of x [B, H, S, width] by the angles [S, width / 2]."""
+    a, b = x.float().chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+
+class Norm(nn.RMSNorm):
+    def __init__(self, dim):
+        super().__init__(dim, eps=1e-5)
+
+    def forward(self, x):
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
+class Block(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.heads, self.kv_heads, self.width = given.heads, given.kv_heads, given.dim // given.heads
+        queries, keys = self.heads * self.width, self.kv_heads * self.width
+        linear = functools.partial(nn.Linear, bias=False)
+        self.norm1, self.norm2 = Norm(given.dim), Norm(given.dim)
+        self.qkv, self.out = linear(given.dim, queries + 2 * keys), linear(queries, given.dim)
+        self.gate_up, self.down = linear(given.dim, 2 * given.ffn), linear(given.ffn, given.dim)
+
+    def forward(self, x, cos, sin):
+        batch, seq, dim = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, seq, -1, self.width).transpose(1, 2)
+        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), 1)
+        mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True,
+                                               enable_gqa=self.kv_heads != self.heads)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.embedding = nn.Embedding(given.vocab, given.dim)
+        self.blocks = nn.ModuleList(Block(given) for _ in range(given.layers))
+        self.norm, self.head = Norm(given.dim), nn.Linear(given.dim, given.vocab, bias=False)
+        if given.tied:
+            self.head.weight = self.embedding.weight
+        self.recompute = False
+
+    def initialise(self, given):
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02) if parameter.dim() > 1 else nn.init.ones_(parameter)
+        width = given.dim // given.heads
+        device = self.embedding.weight.device
+        rates = 500000.0 ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
+        angles = torch.outer(torch.arange(given.seq, device=device, dtype=torch.float32), rates)
+        self.register_buffer("cos", angles.cos(), False)
+        self.register_buffer("sin", angles.sin(), False)
+
+    def end(self, x, labels):
+        """The loss of what the blocks give."""
+        return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), labels.flatten())
+
+    def forward(self, tokens, labels):
+        x = self.embedding(tokens)
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.bfloat16)
+        for block in self.blocks:
+            if self.recompute:
+                x = checkpoint(block, x, self.cos, self.sin, use_reentrant=False)
+            else:
+                x = block(x, self.cos, self.sin)
+        return self.end(x, labels)
+
+
+def flops_per_token(model, given):
+    """6 for each weight but the embedding's, a tied one's head included, and for each query with each key."""
+    weights = sum(p.numel() for p in model.parameters())
+    if not given.tied:
+        weights -= model.embedding.weight.numel()
+    return 6 * weights + 12 * given.layers * given.dim * given.seq
+
+
+def measure(model, optimizer, given, batch):
+    """Seconds of each step and its loss."""
+    device = torch.device(given.device)
+    tokens = torch.randint(0, given.vocab, (batch, given.seq + 1), device=device)
+    seconds, losses = [], []
+    for _ in range(given.steps):
+        begin = time.perf_counter()
+        with torch.autocast(device.type, torch.bfloat16, enabled=given.dtype == "float32"):
+            loss = model(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())  # waits for the GPU
+        seconds.append(time.perf_counter() - begin)
+    return seconds, losses
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("dim", "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "batch"):
+        parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--warm_up", type=int, default=3)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--tied", action="store_true")
+    parser.add_argument("--compile", choices=["blocks", "whole", "no"], default="blocks")
+    parser.add_argument("--device", default="cuda")
+    given = parser.parse_args()
+
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    with torch.device(given.device):
+        torch.set_default_dtype(getattr(torch, given.dtype))
+        model = Llama(given)
+        torch.set_default_dtype(torch.float32)
+        model.initialise(given)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=8e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    if given.compile == "blocks":
+        for block in model.blocks:
+            block.compile()
+        model.end = torch.compile(model.end)
+    elif given.compile == "whole":
+        model.compile()
+
+    batch = given.batch
+    while True:
+        try:
+            if given.device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            seconds, losses = measure(model, optimizer, given, batch)
+            break
+        except torch.OutOfMemoryError:
+            if model.recompute and batch == 1:
+                raise
+            if model.recompute:
+                batch //= 2
+            model.recompute = True
+        optimizer.zero_grad(set_to_none=True)  # what the failed step has left
+        torch.cuda.empty_cache()
+    print(json.dumps({
+        "torch": torch.__version__, "tps": batch * given.seq / statistics.median(seconds[given.warm_up:]), "batch": batch,
+        "recompute": model.recompute, "compile": given.compile,
+        "memory_gib": torch.cuda.max_memory_allocated() / 2**30 if given.device == "cuda" else None,
+        "parameters": sum(p.numel() for p in model.parameters()), "flops_per_token": flops_per_token(model, given),
+        "loss": losses}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranges that NVIDIA's profilers are told of.
+#include "coeus/device/named_range.hpp"
+
+#include "emulation/nvtx3/nvToolsExt.h"
+#include "support/model.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Ranges = std::vector<std::string>;
+
+TEST_CASE("named ranges lie in each other as the calls do, with names of bounded length") {
+    emulation::take_ranges();
+    {
+        const NamedRange step("step {}", 7);
+        { const NamedRange block("block {} {}", 3, "forward"); }
+        const NamedRange other("optimizer");
+    }
+    const NamedRange after("{}", std::string(100, 'x'));
+    CHECK(emulation::take_ranges() ==
+          Ranges{"step 7", " block 3 forward", " optimizer", std::string(63, 'x')});
+}
+
+TEST_CASE("named ranges: blocks, forward and backward") {
+    TestModel model(tiny_config(), {}, {.sequences = 1, .seq_len = 3});
+    TestBatch batch(1, 3, tiny_config().vocab);
+    emulation::take_ranges();
+    model.forward_backward(batch);
+    CHECK(emulation::take_ranges() ==
+          Ranges{"block 0 forward", "block 1 forward", "block 1 backward", "block 0 backward"});
+}
