@@ -183,6 +183,8 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.run(), {"The dog"}, "coeus generate: 'The dog' is not understood");
     expect_error(all.run(), {"--batch=17"},
                  "--batch must be a whole number of at least 1 and at most 16, is \"17\"");
+    expect_error(all.run(), {"--device=gpu"}, "--device must be one of auto, cuda, cpu, is \"gpu\"");
+    expect_error(all.run(), {"--device=cuda"}, "--device=cuda: ");  // without CUDA, or without a driver
     expect_error(all.run(), {"--prompt=a", "--prompts", all.path("text.txt")},
                  "coeus generate: --prompt and --prompts exclude each other");
     expect_error(all.run(), {"--prompts", all.path("no.txt")}, "no.txt: there is no such file");
