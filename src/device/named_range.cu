@@ -19,7 +19,7 @@ void NamedRange::begin(const char* name) {
     nvtxRangePushA(name);
 }
 
-NamedRange::~NamedRange() {
+void NamedRange::end() {
     nvtxRangePop();
 }
 

@@ -19,12 +19,13 @@ public:
         fmt::format_to_n(name.data(), name.size() - 1, format, std::forward<Args>(args)...);
         begin(name.data());
     }
-    ~NamedRange();
+    ~NamedRange() { end(); }
     NamedRange(const NamedRange&) = delete;
     NamedRange& operator=(const NamedRange&) = delete;
 
 private:
     static void begin(const char* name);
+    static void end();
 };
 
 }  // namespace coeus
