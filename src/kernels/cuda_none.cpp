@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/kernels.hpp"
 
 namespace coeus {
@@ -6,5 +7,7 @@ namespace coeus {
 const Kernels& cuda_kernels() {
     throw SystemError("this program was built without CUDA (make cuda builds one with it)");
 }
+
+void autotune_products(Exec&, const std::string&) {}
 
 }  // namespace coeus

@@ -8,8 +8,8 @@ namespace coeus {
 namespace {
 
 struct DryCuda : Dry {
-    static void gemm(Exec& exec, Tensor, Operand, Operand, Tensor) {
-        exec.workspace.touch(cuda::workspace::gemm);
+    static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
+        exec.workspace.touch(cuda::workspace::gemm(d, a.tensor));
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {

@@ -12,8 +12,9 @@ namespace coeus::cuda {
 
 /// What kernels need besides their operands; in Exec::backend, made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;       ///< null: CUDA's own
-    std::unique_ptr<BackendState> gemm;  ///< made by the first product
+    cudaStream_t stream = nullptr;           ///< null: CUDA's own
+    std::string algorithms_folder;           ///< of products; "": no search
+    std::unique_ptr<BackendState> products;  ///< made by the first one
 };
 CudaState& state_of(Exec& exec);
 

@@ -58,6 +58,11 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(log.quiet), "show only warnings and errors on the terminal; --quiet sets it too"),
 
         works(
+            COEUS_FIELD(kernels.autotune),
+            "on a GPU, time the algorithms that cuBLASLt suggests for a matrix product when its shape first "
+            "comes, and keep the fastest in ~/.cache/coeus/products; false: its first suggestion"),
+
+        works(
             COEUS_FIELD(profiling.kernels),
             "print at the end which kinds of kernels the time went to, beside the machine's rates; --profile "
             "sets it too"),
