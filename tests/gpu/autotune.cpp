@@ -35,7 +35,8 @@ size_t files_below(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("products that search for the fastest algorithm add to what was there before the search") {
+TEST_CASE(
+    "GPU kernels: products that search for the fastest algorithm add to what was there before the search") {
     const TemporaryFolder folder;
     for (const KernelCase& c : test_cases()) {
         if (!c.name.starts_with("gemm")) continue;

@@ -45,12 +45,11 @@ void dispatch_width(int64_t head_dim, F&& f) {
     f(std::integral_constant<int, widest_mma_head>());
 }
 
-/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in the 99
-/// KiB that a block may have on sm_89, and the sums in registers.
+/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in
+/// most_shared_bytes, and the sums in registers.
 constexpr int passing_rows(int width) {
     return width <= 64 ? 64 : 32;
 }
-constexpr int64_t most_shared_bytes = 99 << 10;
 
 /// Rows of tiles are an odd number of pieces apart: eight rows that ldmatrix reads at once, at one column,
 /// lie in eight different groups of four banks, whatever the width.
@@ -146,7 +145,7 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
         for (int r = 0; r < row_tiles; ++r) a[r] = rounded(weights[r][k], weights[r][k + 1]);
         COEUS_UNROLL
         for (int c = 0; c < width / 8; c += 2) {
-            const Fragment b = load_matrices_transposed(rows + k * 8 * pitch + c * 8);
+            const Fragment b = load_matrices<true>(rows + k * 8 * pitch + c * 8);
             COEUS_UNROLL
             for (int r = 0; r < row_tiles; ++r) {
                 multiply_add(sums[r][c], a[r], b.parts[0], b.parts[1]);
