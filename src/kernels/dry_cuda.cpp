@@ -19,6 +19,10 @@ struct DryCuda : Dry {
                                     Tensor, Tensor) {
         exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
     }
+    static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor, Tensor, Tensor document_start,
+                          const AttentionShape& shape) {
+        exec.workspace.touch(cuda::workspace::attention(out, q, document_start, shape));
+    }
     static void attention_backward(Exec& exec, Tensor dq, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
                                    Tensor, Tensor, Tensor, const AttentionShape& shape, bool accumulate) {
         exec.workspace.touch(cuda::workspace::attention_backward(dq, shape, accumulate));

@@ -112,6 +112,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     if (const auto& nccl = device_.transport().nccl) mesh_.connect(*nccl);
     engine_.allocate(mesh_, device_.device());
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
+    if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
+        !attention.empty() && first_rank())
+        log::info("Attention by {}", attention);
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
         gpu_monitor_ = GpuMonitor::of_bus_id(device.bus_id());

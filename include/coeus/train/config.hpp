@@ -48,6 +48,7 @@ struct Config {
     /// Ours: of GPUs.
     struct Kernels {
         bool autotune = true;  ///< search for the fastest of cuBLASLt's algorithms at a shape's first use
+        std::string attention = "auto";  ///< own, cudnn, auto (cuDNN where it is found)
     } kernels;
 
     struct Profiling {

@@ -2,8 +2,10 @@
 // Causal attention, forward, for any head width and either type (attention_mma.cu: on tensor cores): a block
 // for a tile of queries of a head; tiles of keys pass by, and a running maximum and sum rescale what was
 // summed before (Dao et al. 2022, FlashAttention, algorithm 1).
+#include "attention_cudnn.hpp"
 #include "attention_mma.hpp"
 #include "cuda.hpp"
+#include "workspace.hpp"
 
 #include <cmath>
 #include <limits>
@@ -114,6 +116,10 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     check_attention(q, k, v, lse, s);
     require(out.rows() == q.rows() && out.cols() == q.cols(),
             "attention: output and queries differ in shape");
+    const Scope scope(exec.workspace);
+    const Tensor workspace =
+        exec.workspace.alloc(Dtype::u8, {workspace::attention(out, q, document_start, s)});
+    if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, workspace)) return;
     if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
         return attention_mma(exec, out, lse, q, k, v, document_start, s);
     dispatch(q.dtype, [&]<class T>(T) {

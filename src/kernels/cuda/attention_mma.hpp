@@ -18,14 +18,18 @@ constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
 constexpr int mma_rows = 16, piece = 8;
 constexpr int64_t widest_mma_head = 128;
 
+/// Rows of all operands begin at multiples of 16 bytes.
+inline bool in_pieces(std::initializer_list<Tensor> operands) {
+    return std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
+        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
+    });
+}
+
 /// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, and rows of all
 /// operands that begin at multiples of 16 bytes.
 inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
-    const auto in_pieces = [](const Tensor& t) {
-        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
-    };
     return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head && s.scale > 0 &&
-           std::all_of(operands.begin(), operands.end(), in_pieces);
+           in_pieces(operands);
 }
 
 /// As Cuda::attention, where tensor_cores_fit.

@@ -54,12 +54,6 @@ int repeats(const ProductShape& s) {
     return int(std::clamp(work / (2.0 * double(s.m) * double(s.n) * double(s.k)), 1.0, most));
 }
 
-bool is_capturing(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    COEUS_CHECK_CUDA(cudaStreamIsCapturing(stream, &status));
-    return status != cudaStreamCaptureStatusNone;
-}
-
 /// Handle, algorithms and descriptions of all products that were met.
 class Products : public BackendState {
 public:

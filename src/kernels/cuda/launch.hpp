@@ -15,8 +15,11 @@ struct CudaState : BackendState {
     cudaStream_t stream = nullptr;           ///< null: CUDA's own
     std::string algorithms_folder;           ///< of products; "": no search
     std::unique_ptr<BackendState> products;  ///< made by the first one
+    std::unique_ptr<BackendState> cudnn;     ///< null: attention by our own kernels
 };
 CudaState& state_of(Exec& exec);
+/// What is given to it is recorded as a CUDA graph: nothing may be waited for.
+bool is_capturing(cudaStream_t stream);
 
 /// Throws SystemError naming the call, where it failed.
 void check(cudaError_t status, const char* call);

@@ -61,6 +61,11 @@ std::vector<Option> job_options() {
             COEUS_FIELD(kernels.autotune),
             "on a GPU, time the algorithms that cuBLASLt suggests for a matrix product when its shape first "
             "comes, and keep the fastest in ~/.cache/coeus/products; false: its first suggestion"),
+        works(
+            COEUS_FIELD(kernels.attention),
+            "whose kernels do attention on a GPU: our own, or cuDNN's where it takes it (forward, bfloat16, "
+            "no document mask, whole sequences); auto: cuDNN where it is found")
+            .one_of({"auto", "own", "cudnn"}),
 
         works(
             COEUS_FIELD(profiling.kernels),
