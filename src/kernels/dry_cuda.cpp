@@ -8,8 +8,8 @@ namespace coeus {
 namespace {
 
 struct DryCuda : Dry {
-    static void gemm(Exec& exec, Tensor, Operand, Operand, Tensor) {
-        exec.workspace.touch(cuda::workspace::gemm);
+    static void gemm(Exec& exec, Tensor d, Operand a, Operand, Tensor) {
+        exec.workspace.touch(cuda::workspace::gemm(d, a.tensor));
     }
     static void rms_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                   Tensor) {
@@ -18,6 +18,10 @@ struct DryCuda : Dry {
     static void layer_norm_backward(Exec& exec, Tensor, Tensor dweight, Tensor, Tensor, Tensor x, Tensor,
                                     Tensor, Tensor) {
         exec.workspace.touch(cuda::workspace::norm_backward(dweight, x));
+    }
+    static void attention(Exec& exec, Tensor out, Tensor, Tensor q, Tensor, Tensor, Tensor document_start,
+                          const AttentionShape& shape) {
+        exec.workspace.touch(cuda::workspace::attention(out, q, document_start, shape));
     }
     static void attention_backward(Exec& exec, Tensor dq, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
                                    Tensor, Tensor, Tensor, const AttentionShape& shape, bool accumulate) {

@@ -4,7 +4,6 @@
 #include "coeus/base/clock.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -94,14 +93,6 @@ double copy_bandwidth(Exec& exec, const Kernels& kernels) {
         best = std::max(best, double(from.view.bytes() + to.view.bytes()) / one.seconds());
     }
     return best;
-}
-
-std::string default_peak_cache() {
-    if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
-        return std::string(cache) + "/coeus/peaks";
-    if (const char* home = std::getenv("HOME"); home && *home)
-        return std::string(home) + "/.cache/coeus/peaks";
-    return "";
 }
 
 }  // namespace coeus

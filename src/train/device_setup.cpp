@@ -4,6 +4,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/kernels/cudnn.hpp"
 
 #include <unistd.h>
 
@@ -105,6 +106,31 @@ RankTransport transport_from_deck(const Config& config, const Communicator& worl
             "give comm.transport = \"staged\"",
             why);
     return {std::nullopt, by_host + ": " + why};
+}
+
+std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec) {
+    const bool asks = config.kernels.attention == "cudnn";
+    if (exec.device->is_host()) {
+        if (asks)
+            throw ConfigError(
+                "kernels.attention = \"cudnn\": is for GPUs, and this run computes on CPUs; leave it out, or "
+                "give device = \"cuda\"");
+        return "";
+    }
+    const std::string own = "our own kernels";
+    if (config.kernels.attention == "own") return own;
+    try {
+        std::string text;
+        together(world, [&] { text = use_cudnn(exec); });
+        return text + ", forward";
+    } catch (const ConfigError& error) {
+        use_own_attention(exec);
+        if (!asks) return fmt::format("{}: {}", own, error.what());
+        throw ConfigError(
+            "kernels.attention = \"cudnn\": {}; name the library by the environment variable COEUS_CUDNN, or "
+            "give kernels.attention = \"own\"",
+            error.what());
+    }
 }
 
 RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)

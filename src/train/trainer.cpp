@@ -3,10 +3,12 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/base/user_cache.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
 #include "coeus/io/convert_weights.hpp"
+#include "coeus/kernels/autotune.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/exclusion.hpp"
 #include "coeus/train/hints.hpp"
@@ -109,6 +111,10 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     require_all_fit(limit);
     if (const auto& nccl = device_.transport().nccl) mesh_.connect(*nccl);
     engine_.allocate(mesh_, device_.device());
+    if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
+    if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
+        !attention.empty() && first_rank())
+        log::info("Attention by {}", attention);
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
         gpu_monitor_ = GpuMonitor::of_bus_id(device.bus_id());
@@ -145,7 +151,7 @@ std::optional<double> Trainer::measure_peak(int local_size) {
     return cpu_peak_flops(
         engine_.exec(), cpu_kernels(), compute_dtype(config_),
         fmt::format("{}, {} ranks, {}, {}", cpu_name(), local_size, version(), build_description()),
-        default_peak_cache(), mesh_.world());
+        user_cache("peaks"), mesh_.world());
 }
 
 // Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks

@@ -5,6 +5,8 @@
 #include "emulation/block.hpp"
 #include "emulation/runtime.hpp"
 
+#include <cstdlib>
+
 namespace coeus::test {
 
 const Device& the_gpu() {
@@ -14,6 +16,10 @@ const Device& the_gpu() {
 
 void set_order(uint64_t seed) {
     emulation::set_seed(seed);
+}
+
+void choose_cudnn() {
+    setenv("COEUS_CUDNN", "stand-in", 1);
 }
 
 size_t gpu_allocations() {

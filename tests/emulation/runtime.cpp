@@ -194,6 +194,7 @@ using namespace coeus::emulation;
 const char* cudaGetErrorString(cudaError_t status) {
     switch (status) {
         case cudaSuccess: return "no error";
+        case cudaErrorInvalidValue: return "invalid argument";
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
@@ -302,6 +303,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     if (refused([&](const auto& recording) { return stream->recording == &recording; }) != cudaSuccess)
         return cudaErrorStreamCaptureUnsupported;
     run_until([stream] { return stream->items.empty(); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+    const std::lock_guard lock(mutex);
+    *status = stream && stream->recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 

@@ -12,6 +12,8 @@ namespace coeus::test {
 const Device& the_gpu();
 /// Of threads and streams from now on, where it can be chosen.
 void set_order(uint64_t seed);
+/// The emulated GPU's cuDNN from now on; a real one has its own.
+void choose_cudnn();
 /// Allocations of the GPU's memory and of pinned memory until now.
 size_t gpu_allocations();
 

@@ -358,6 +358,7 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({3, 130, 2, 2, 7, 0.3}, true, backward));
         list.push_back(attention_case({1, 100, 1, 1, 128, 0.09}, false, backward));
         list.push_back(attention_case({1, 35, 2, 1, 200, 0.07}, false, backward));
+        list.push_back(attention_case({1, 40, 2, 1, 256, 0.06}, true, backward));
         list.push_back(attention_case({2, 70, 4, 1, 48, 0.15}, true, backward, true));
         list.push_back(attention_case({1, 140, 3, 3, 80, 0.11}, true, backward));
         list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));

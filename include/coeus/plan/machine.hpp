@@ -24,7 +24,4 @@ double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std
 /// Bytes per second, read and written, of a copy of 64 MiB with this Exec's threads: the best of several.
 double copy_bandwidth(Exec& exec, const Kernels& kernels);
 
-/// $XDG_CACHE_HOME/coeus/peaks, or ~/.cache/coeus/peaks; "" where there is neither.
-std::string default_peak_cache();
-
 }  // namespace coeus

@@ -45,6 +45,12 @@ struct Config {
             "auto";  ///< ours: of GPUs' tensors; nccl, staged, auto (nccl where it can be)
     } comm;
 
+    /// Ours: of GPUs.
+    struct Kernels {
+        bool autotune = true;  ///< search for the fastest of cuBLASLt's algorithms at a shape's first use
+        std::string attention = "auto";  ///< own, cudnn, auto (cuDNN where it is found)
+    } kernels;
+
     struct Profiling {
         bool kernels = false;  ///< print the share of each kind of kernel at the end
         bool enable_profiling = false;

@@ -31,6 +31,11 @@ struct RankTransport {
 RankTransport transport_from_deck(const Config& config, const Communicator& world, const Device& device,
                                   const std::string& library = nccl_path());
 
+/// Has attention of this Exec done as kernels.attention asks, alike on all ranks. "cuDNN 9.19.0", "our own
+/// kernels: cuDNN cannot be loaded: ..."; empty on the host. Collective over `world`. ConfigError where the
+/// deck asks for cuDNN and it cannot be.
+std::string attention_from_deck(const Config& config, const Communicator& world, Exec& exec);
+
 /// The device of one rank.
 class RankDevice {
 public:

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention, forward, for any head width and either type (attention_mma.cu: on tensor cores): a block
-// for 32 queries of a head; tiles of keys pass by, and a running maximum and sum rescale what was summed
-// before (Dao et al. 2022, FlashAttention, algorithm 1).
+// for a tile of queries of a head; tiles of keys pass by, and a running maximum and sum rescale what was
+// summed before (Dao et al. 2022, FlashAttention, algorithm 1).
+#include "attention_cudnn.hpp"
 #include "attention_mma.hpp"
 #include "cuda.hpp"
+#include "workspace.hpp"
 
 #include <cmath>
 #include <limits>
@@ -20,36 +22,38 @@ __device__ inline bool is_hidden(float score) {
 template <class O, class T, int columns>
 __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Heads<const T> k,
                                  Heads<const T> v, Documents documents, AttentionShape s) {
+    constexpr int side = tile_side(columns);
     const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
+    const TileSizes sizes(columns, d);
     // the last queries see most: they begin first
-    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * tile_side, keys = s.keys().count;
+    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     const HeadRows<const T> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, d);
     float* const queries = reinterpret_cast<float*>(shared_memory());
-    float* const key_tile = queries + tile_floats(d);
-    float* const values = key_tile + tile_floats(d);
+    float* const key_tile = queries + sizes.rows;
+    float* const values = key_tile + sizes.rows;
     const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
-    float* const weights = values + tile_floats(d) + row * tile_side;  // of this thread's row
+    float* const weights = values + sizes.rows + row * side;  // of this thread's row
     const int64_t query = first + row;
 
-    load_tile<T>(queries, q.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(queries, q.of(sequence, head, d), first, s.sequence, d);
     const SeenKeys seen =
         query < s.sequence ? seen_keys(s, documents.of(sequence), query) : SeenKeys{keys, 0};
     // keys that some query of the tile sees: the last one sees most; the first starts do not decrease
-    const int64_t last_query = first + tile_side < s.sequence ? first + tile_side - 1 : s.sequence - 1;
-    const int64_t begin = seen_keys(s, documents.of(sequence), first).start / tile_side * tile_side;
+    const int64_t last_query = first + side < s.sequence ? first + side - 1 : s.sequence - 1;
+    const int64_t begin = seen_keys(s, documents.of(sequence), first).start / side * side;
     const int64_t end = seen_keys(s, documents.of(sequence), last_query).stop;
 
     const float factor = float(s.scale * log2_e);
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0, outputs[columns] = {};
-    for (int64_t key = begin; key < end; key += tile_side) {
+    for (int64_t key = begin; key < end; key += side) {
         __syncthreads();
-        load_tile<T>(key_tile, k_rows, key, keys, d);
-        load_tile<T>(values, v_rows, key, keys, d);
+        load_tile<T, columns>(key_tile, k_rows, key, keys, d);
+        load_tile<T, columns>(values, v_rows, key, keys, d);
         __syncthreads();
-        float scores[scores_per_thread], largest = maximum;
+        float scores[scores_per_thread(columns)], largest = maximum;
         COEUS_UNROLL
-        for (int i = 0; i < scores_per_thread; ++i) {
+        for (int i = 0; i < scores_per_thread(columns); ++i) {
             const int c = lane + i * row_threads;
             const bool hidden = key + c < seen.start || key + c >= seen.stop;
             scores[i] = hidden ? -std::numeric_limits<float>::infinity()
@@ -60,7 +64,7 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
         const float shrink = is_hidden(largest) ? 0.0f : exp2f(maximum - largest);
         float total = 0;
         COEUS_UNROLL
-        for (int i = 0; i < scores_per_thread; ++i) {
+        for (int i = 0; i < scores_per_thread(columns); ++i) {
             const float p = is_hidden(scores[i]) ? 0.0f : exp2f(scores[i] - largest);
             weights[lane + i * row_threads] = p;
             total += p;
@@ -112,14 +116,18 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     check_attention(q, k, v, lse, s);
     require(out.rows() == q.rows() && out.cols() == q.cols(),
             "attention: output and queries differ in shape");
+    const Scope scope(exec.workspace);
+    const Tensor workspace =
+        exec.workspace.alloc(Dtype::u8, {workspace::attention(out, q, document_start, s)});
+    if (attention_cudnn(exec, out, lse, q, k, v, document_start, s, workspace)) return;
     if (tensor_cores_fit(q.dtype, s, {out, q, k, v}))
         return attention_mma(exec, out, lse, q, k, v, document_start, s);
-    const Grid grid = {
-        dim3(blocks_for(div_ceil(s.sequence, tile_side)), blocks_for(s.heads), blocks_for(s.batch)),
-        attention_threads, size_t(3 * tile_floats(s.head_dim) + tile_side * tile_side) * sizeof(float)};
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(out.dtype, [&]<class O>(O) {
             dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
+                const Grid grid = {dim3(blocks_for(div_ceil(s.sequence, tile_side(columns))),
+                                        blocks_for(s.heads), blocks_for(s.batch)),
+                                   attention_threads(columns), tiles_bytes(columns, s.head_dim, 3, 1)};
                 launch(exec, "attention", grid, attention_kernel<O, T, columns>, heads_of<O>(out, s),
                        lse.as<float>(), heads_of<const T>(q, s), heads_of<const T>(k, s),
                        heads_of<const T>(v, s), documents_of(document_start, s), s);

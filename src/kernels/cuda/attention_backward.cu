@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention, backward, for any head width and either type (attention_mma_backward.cu: on tensor
-// cores). Scores are computed again, twice: by blocks of 32 keys, which sum dk and dv over the queries of all
-// heads that share them, and by blocks of 32 queries, which sum dq over the keys. No atomics. With P =
-// softmax(scale q k^T), delta = rowsum(dout out):
+// cores). Scores are computed again, twice: by blocks for a tile of keys, which sum dk and dv over the
+// queries of all heads that share them, and for a tile of queries, which sum dq over the keys. No atomics.
+// With P = softmax(scale q k^T), delta = rowsum(dout out):
 //   dv = P^T dout,   dS = P (dout v^T - delta) scale,   dk = dS^T q,   dq = dS k   (Dao et al. 2022,
 //   FlashAttention, algorithm 4)
 #include "attention_mma.hpp"
@@ -63,31 +63,31 @@ template <class O, class T, int columns>
 __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> dout, Statistics statistics,
                                      Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                      bool accumulate) {
+    constexpr int side = tile_side(columns);
     const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
-    const int64_t first = int64_t(blockIdx.x) * tile_side, keys = s.keys().count,
-                  group = s.heads / s.kv_heads;
+    const TileSizes sizes(columns, d);
+    const int64_t first = int64_t(blockIdx.x) * side, keys = s.keys().count, group = s.heads / s.kv_heads;
     float* const key_tile = reinterpret_cast<float*>(shared_memory());
-    float* const values = key_tile + tile_floats(d);
-    float* const queries = values + tile_floats(d);
-    float* const douts = queries + tile_floats(d);
+    float* const values = key_tile + sizes.rows;
+    float* const queries = values + sizes.rows;
+    float* const douts = queries + sizes.rows;
     const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
-    float* const p_row = douts + tile_floats(d) + row * tile_side;
-    float* const ds_row = p_row + tile_side * tile_side;
+    float* const p_row = douts + sizes.rows + row * side;
+    float* const ds_row = p_row + sizes.square;
 
-    load_tile<T>(key_tile, k.of(sequence, kv_head, d), first, keys, d);
-    load_tile<T>(values, v.of(sequence, kv_head, d), first, keys, d);
+    load_tile<T, columns>(key_tile, k.of(sequence, kv_head, d), first, keys, d);
+    load_tile<T, columns>(values, v.of(sequence, kv_head, d), first, keys, d);
     float dk_sums[columns] = {}, dv_sums[columns] = {};
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
-        for (int64_t begin = 0; begin < s.sequence; begin += tile_side) {
+        for (int64_t begin = 0; begin < s.sequence; begin += side) {
             // each lane asks for one query of the tile: all warps get the same answer
-            const SeenKeys seen =
-                query_row(statistics, s, sequence, head, begin + threadIdx.x % warp_size).seen;
-            if (__ballot_sync(whole_warp, seen.start < first + tile_side && seen.stop > first) == 0) continue;
+            const SeenKeys seen = query_row(statistics, s, sequence, head, begin + threadIdx.x % side).seen;
+            if (__ballot_sync(whole_warp, seen.start < first + side && seen.stop > first) == 0) continue;
             __syncthreads();
-            load_tile<T>(queries, q.of(sequence, head, d), begin, s.sequence, d);
-            load_tile<T>(douts, dout.of(sequence, head, d), begin, s.sequence, d);
+            load_tile<T, columns>(queries, q.of(sequence, head, d), begin, s.sequence, d);
+            load_tile<T, columns>(douts, dout.of(sequence, head, d), begin, s.sequence, d);
             __syncthreads();
-            for (int i = 0; i < scores_per_thread; ++i) {
+            for (int i = 0; i < scores_per_thread(columns); ++i) {
                 const int c = lane + i * row_threads;
                 const QueryRow query = query_row(statistics, s, sequence, head, begin + c);
                 const Weight w = weight_of(query, first + row, queries + c * width, key_tile + row * width,
@@ -109,30 +109,32 @@ template <class O, class T, int columns>
 __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statistics statistics,
                                        Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                        bool accumulate) {
+    constexpr int side = tile_side(columns);
     const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
-    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * tile_side, keys = s.keys().count;
+    const TileSizes sizes(columns, d);
+    const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     float* const queries = reinterpret_cast<float*>(shared_memory());
-    float* const douts = queries + tile_floats(d);
-    float* const key_tile = douts + tile_floats(d);
-    float* const values = key_tile + tile_floats(d);
+    float* const douts = queries + sizes.rows;
+    float* const key_tile = douts + sizes.rows;
+    float* const values = key_tile + sizes.rows;
     const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
-    float* const ds_row = values + tile_floats(d) + row * tile_side;
+    float* const ds_row = values + sizes.rows + row * side;
 
-    load_tile<T>(queries, q.of(sequence, head, d), first, s.sequence, d);
-    load_tile<T>(douts, dout.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(queries, q.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(douts, dout.of(sequence, head, d), first, s.sequence, d);
     const QueryRow own = query_row(statistics, s, sequence, head, first + row);
-    const int64_t last_query = first + tile_side < s.sequence ? first + tile_side - 1 : s.sequence - 1;
+    const int64_t last_query = first + side < s.sequence ? first + side - 1 : s.sequence - 1;
     const int32_t* const documents = statistics.documents.of(sequence);
-    const int64_t begin = seen_keys(s, documents, first).start / tile_side * tile_side;
+    const int64_t begin = seen_keys(s, documents, first).start / side * side;
     const int64_t end = seen_keys(s, documents, last_query).stop;
     float sums[columns] = {};
-    for (int64_t key = begin; key < end; key += tile_side) {
+    for (int64_t key = begin; key < end; key += side) {
         __syncthreads();
-        load_tile<T>(key_tile, k.of(sequence, kv_head, d), key, keys, d);
-        load_tile<T>(values, v.of(sequence, kv_head, d), key, keys, d);
+        load_tile<T, columns>(key_tile, k.of(sequence, kv_head, d), key, keys, d);
+        load_tile<T, columns>(values, v.of(sequence, kv_head, d), key, keys, d);
         __syncthreads();
-        for (int i = 0; i < scores_per_thread; ++i) {
+        for (int i = 0; i < scores_per_thread(columns); ++i) {
             const int c = lane + i * row_threads;
             ds_row[c] = weight_of(own, key + c, queries + row * width, key_tile + c * width,
                                   douts + row * width, values + c * width, s)
@@ -149,17 +151,17 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
 template <class O, class T>
 void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, const Statistics& statistics,
                    Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
-    const int64_t tile = tile_floats(s.head_dim), side = int64_t(tile_side) * tile_side;
-    const auto grid = [&](int64_t rows, int64_t heads, int64_t floats) {
-        return Grid{dim3(blocks_for(div_ceil(rows, tile_side)), blocks_for(heads), blocks_for(s.batch)),
-                    attention_threads, size_t(floats) * sizeof(float)};
-    };
     dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
-        launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 4 * tile + side),
+        const auto grid = [&](int64_t rows, int64_t heads, int squares) {
+            return Grid{
+                dim3(blocks_for(div_ceil(rows, tile_side(columns))), blocks_for(heads), blocks_for(s.batch)),
+                attention_threads(columns), tiles_bytes(columns, s.head_dim, 4, squares)};
+        };
+        launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 1),
                query_gradients_kernel<O, T, columns>, heads_of<O>(dq, s), heads_of<const T>(dout, s),
                statistics, heads_of<const T>(q, s), heads_of<const T>(k, s), heads_of<const T>(v, s), s,
                accumulate);
-        launch(exec, "attention_key_gradients", grid(s.keys().count, s.kv_heads, 4 * tile + 2 * side),
+        launch(exec, "attention_key_gradients", grid(s.keys().count, s.kv_heads, 2),
                key_gradients_kernel<O, T, columns>, heads_of<O>(dk, s), heads_of<O>(dv, s),
                heads_of<const T>(dout, s), statistics, heads_of<const T>(q, s), heads_of<const T>(k, s),
                heads_of<const T>(v, s), s, accumulate);

@@ -18,14 +18,18 @@ constexpr int mma_warps = 4, mma_threads = mma_warps * warp_size;
 constexpr int mma_rows = 16, piece = 8;
 constexpr int64_t widest_mma_head = 128;
 
+/// Rows of all operands begin at multiples of 16 bytes.
+inline bool in_pieces(std::initializer_list<Tensor> operands) {
+    return std::all_of(operands.begin(), operands.end(), [](const Tensor& t) {
+        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
+    });
+}
+
 /// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, and rows of all
 /// operands that begin at multiples of 16 bytes.
 inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
-    const auto in_pieces = [](const Tensor& t) {
-        return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.ld * size_of(t.dtype) % 16 == 0;
-    };
     return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head && s.scale > 0 &&
-           std::all_of(operands.begin(), operands.end(), in_pieces);
+           in_pieces(operands);
 }
 
 /// As Cuda::attention, where tensor_cores_fit.
@@ -45,12 +49,11 @@ void dispatch_width(int64_t head_dim, F&& f) {
     f(std::integral_constant<int, widest_mma_head>());
 }
 
-/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in the 99
-/// KiB that a block may have on sm_89, and the sums in registers.
+/// Rows of a tile that passes by, the columns of a tile of scores: what two pairs leave room for in
+/// most_shared_bytes, and the sums in registers.
 constexpr int passing_rows(int width) {
     return width <= 64 ? 64 : 32;
 }
-constexpr int64_t most_shared_bytes = 99 << 10;
 
 /// Rows of tiles are an odd number of pieces apart: eight rows that ldmatrix reads at once, at one column,
 /// lie in eight different groups of four banks, whatever the width.
@@ -146,7 +149,7 @@ __device__ void add_weighted_tile(Sums (&sums)[row_tiles][width / 8],
         for (int r = 0; r < row_tiles; ++r) a[r] = rounded(weights[r][k], weights[r][k + 1]);
         COEUS_UNROLL
         for (int c = 0; c < width / 8; c += 2) {
-            const Fragment b = load_matrices_transposed(rows + k * 8 * pitch + c * 8);
+            const Fragment b = load_matrices<true>(rows + k * 8 * pitch + c * 8);
             COEUS_UNROLL
             for (int r = 0; r < row_tiles; ++r) {
                 multiply_add(sums[r][c], a[r], b.parts[0], b.parts[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward and backward of attention share on CUDA: tiles of 32 queries and 32 keys in shared memory, as
-// float with one column of padding, and a block of 256 threads, of which 8 neighbours share a row of scores.
+// What forward and backward of attention share on CUDA: tiles of as many queries as keys in shared memory, as
+// float with one column of padding, and a block of threads of which 8 neighbours share a row of scores.
 #pragma once
 
 #include "coeus/kernels/rows/matrix.hpp"
@@ -9,8 +9,20 @@
 
 namespace coeus::cuda {
 
-constexpr int tile_side = 32, row_threads = 8, attention_threads = tile_side * row_threads;
-constexpr int scores_per_thread = tile_side / row_threads;
+constexpr int row_threads = 8;
+/// What a block may have at most on every GPU from sm_80 on (sm_86, sm_89 and sm_120 have no more).
+constexpr int64_t most_shared_bytes = 99 << 10;
+
+/// Rows of a tile where each thread has so many columns of a head: four tiles of the widest must fit.
+constexpr int tile_side(int columns) {
+    return columns * row_threads <= 128 ? 32 : 16;
+}
+constexpr int attention_threads(int columns) {
+    return tile_side(columns) * row_threads;
+}
+constexpr int scores_per_thread(int columns) {
+    return tile_side(columns) / row_threads;
+}
 constexpr double log2_e = 1.4426950408889634;
 
 /// Columns of one head, rows of one sequence.
@@ -65,15 +77,24 @@ __device__ inline SeenKeys seen_keys(const AttentionShape& s, const int32_t* doc
 COEUS_HD constexpr int64_t tile_width(int64_t head_dim) {
     return head_dim | 1;
 }
-COEUS_HD constexpr int64_t tile_floats(int64_t head_dim) {
-    return tile_side * tile_width(head_dim);
+
+/// Tiles of rows, and squares of one number for each query and key, of a block with so many columns for each
+/// thread.
+struct TileSizes {
+    int64_t rows, square;
+    COEUS_HD constexpr TileSizes(int columns, int64_t head_dim)
+        : rows(tile_side(columns) * tile_width(head_dim)), square(tile_side(columns) * tile_side(columns)) {}
+};
+inline size_t tiles_bytes(int columns, int64_t head_dim, int tiles, int squares) {
+    const TileSizes sizes(columns, head_dim);
+    return size_t(tiles * sizes.rows + squares * sizes.square) * sizeof(float);
 }
 
 /// The tile's rows from `first` on; zeros beyond `rows`. By all threads of the block.
-template <class T>
+template <class T, int columns>
 __device__ void load_tile(float* tile, HeadRows<const T> from, int64_t first, int64_t rows,
                           int64_t head_dim) {
-    for (int64_t i = threadIdx.x; i < tile_side * head_dim; i += attention_threads) {
+    for (int64_t i = threadIdx.x; i < tile_side(columns) * head_dim; i += attention_threads(columns)) {
         const int64_t r = i / head_dim, j = i % head_dim;
         tile[r * tile_width(head_dim) + j] = first + r < rows ? load(from.row(first + r)[j]) : 0.0f;
     }
@@ -89,7 +110,7 @@ __device__ inline float dot(const float* a, const float* b, int64_t n) {
 template <int columns>
 __device__ void add_weighted_rows(float (&sums)[columns], const float* weights, const float* rows,
                                   int64_t width, int64_t head_dim, int lane) {
-    for (int c = 0; c < tile_side; ++c) {
+    for (int c = 0; c < tile_side(columns); ++c) {
         COEUS_UNROLL
         for (int i = 0; i < columns; ++i) {
             const int64_t column = lane + int64_t(i) * row_threads;

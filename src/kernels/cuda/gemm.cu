@@ -1,144 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by cuBLASLt. Our matrices are stored by rows, its by columns: d = op(a) op(b) + c is asked
-// for as d^T = op(b)^T op(a)^T + c^T, in which no element moves. Sums are in float32. Reductions that depend
-// on the order in which blocks arrive are left out, so that equal calls give equal bits.
+// Matrix products, by cuBLASLt: one algorithm for each shape, its first suggestion or, where a search is
+// asked for, the fastest.
+#include "algorithm_cache.hpp"
+#include "coeus/base/clock.hpp"
+#include "coeus/kernels/autotune.hpp"
+#include "cublaslt.hpp"
 #include "cuda.hpp"
+#include "fastest.hpp"
 #include "launch.hpp"
 #include "workspace.hpp"
 
 #include <algorithm>
-#include <cublasLt.h>
+#include <limits>
 #include <map>
+#include <optional>
+#include <vector>
 
 namespace coeus::cuda {
 
 namespace {
 
-void check_cublas(cublasStatus_t status, const char* call) {
-    if (status != CUBLAS_STATUS_SUCCESS)
-        throw SystemError(fmt::format("cuBLASLt: {}: {}", call, cublasLtGetStatusString(status)));
-}
-#define COEUS_CHECK_CUBLAS(call) check_cublas(call, #call)
-
-cudaDataType_t type_of(Dtype type) {
-    switch (type) {
-        case Dtype::f32: return CUDA_R_32F;
-        case Dtype::bf16: return CUDA_R_16BF;
-        default:
-            throw LogicError(fmt::format("gemm on CUDA got {}; it takes float32 or bfloat16", name_of(type)));
-    }
-}
-
-/// Owns a description of cuBLASLt.
-template <class T, cublasStatus_t (*destroy)(T)>
-class Owned {
+/// A matrix on the host while a search overwrites it.
+class SavedMatrix {
 public:
-    Owned() = default;
-    Owned(const Owned&) = delete;
-    Owned& operator=(const Owned&) = delete;
-    ~Owned() {
-        if (handle_) destroy(handle_);
+    SavedMatrix(const Tensor& t, cudaStream_t stream)
+        : matrix_(t), stream_(stream), rows_(size_t(t.rows() * row_bytes())) {
+        for (int64_t i = 0; i < t.rows(); ++i) copy(on_host(i), on_device(i));
+        COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_));
     }
-    T* out() { return &handle_; }
-    operator T() const { return handle_; }
+    void restore() {
+        for (int64_t i = 0; i < matrix_.rows(); ++i) copy(on_device(i), on_host(i));
+        COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_));
+    }
 
 private:
-    T handle_ = nullptr;
-};
-using Operation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-
-/// What decides which algorithm is best.
-struct Problem {
-    int64_t m, n, k;  // of our product
-    int64_t ld_a, ld_b, ld_c, ld_d;
-    uint32_t alignment_a, alignment_b, alignment_c, alignment_d;  // of the first elements, in bytes
-    bool transpose_a, transpose_b, adds;
-    Dtype type, out;
-    auto operator<=>(const Problem&) const = default;
-};
-
-/// Operands may begin within a row or a shard. More than 256 bytes is of no use to any algorithm.
-uint32_t alignment_of(const Tensor& t) {
-    const auto address = reinterpret_cast<uintptr_t>(t.data);
-    return uint32_t(address == 0 ? 256 : std::min<uintptr_t>(256, address & -address));
-}
-
-/// A product as cuBLASLt knows it, found once for each problem.
-struct Plan {
-    Operation operation;
-    Layout a, b, c, d;
-    cublasLtMatmulAlgo_t algorithm;
-};
-
-void set_transpose(const Operation& operation, cublasLtMatmulDescAttributes_t which, bool is_transposed) {
-    const cublasOperation_t value = is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    COEUS_CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(operation, which, &value, sizeof value));
-}
-
-template <class T>
-void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t which, T value) {
-    COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value));
-}
-
-/// A matrix of ours, [rows, cols], as one of its: columns are our rows.
-void make_layout(Layout& layout, Dtype type, int64_t rows, int64_t cols, int64_t ld) {
-    COEUS_CHECK_CUBLAS(
-        cublasLtMatrixLayoutCreate(layout.out(), type_of(type), uint64_t(cols), uint64_t(rows), ld));
-}
-
-void find_plan(Plan& plan, cublasLtHandle_t handle, const Problem& p) {
-    COEUS_CHECK_CUBLAS(cublasLtMatmulDescCreate(plan.operation.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    // its first operand is our b
-    set_transpose(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
-    set_transpose(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
-    make_layout(plan.a, p.type, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ld_b);
-    make_layout(plan.b, p.type, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.ld_a);
-    make_layout(plan.c, p.out, p.m, p.n, p.ld_c);
-    make_layout(plan.d, p.out, p.m, p.n, p.ld_d);
-    Preference preference;
-    COEUS_CHECK_CUBLAS(cublasLtMatmulPreferenceCreate(preference.out()));
-    set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace::gemm));
-    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        CUBLASLT_REDUCTION_SCHEME_MASK & ~uint32_t(CUBLASLT_REDUCTION_SCHEME_INPLACE));
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignment_b);
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignment_a);
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignment_c);
-    set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignment_d);
-    cublasLtMatmulHeuristicResult_t best = {};
-    int found = 0;
-    COEUS_CHECK_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c, plan.d,
-                                                      preference, 1, &best, &found));
-    if (found == 0)
-        throw SystemError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", p.m,
-                                      p.n, p.k, name_of(p.type)));
-    plan.algorithm = best.algo;
-}
-
-/// Handle and plans of all products.
-struct GemmPlans : BackendState {
-    cublasLtHandle_t handle = nullptr;
-    std::map<Problem, Plan> plans;
-
-    GemmPlans() { COEUS_CHECK_CUBLAS(cublasLtCreate(&handle)); }
-    ~GemmPlans() override { cublasLtDestroy(handle); }
-
-    const Plan& plan(const Problem& problem) {
-        if (const auto known = plans.find(problem); known != plans.end()) return known->second;
-        try {
-            Plan& plan = plans[problem];
-            find_plan(plan, handle, problem);
-            return plan;
-        } catch (...) {
-            plans.erase(problem);
-            throw;
-        }
+    int64_t row_bytes() const { return matrix_.cols() * size_of(matrix_.dtype); }
+    std::byte* on_host(int64_t row) { return rows_.data() + row * row_bytes(); }
+    std::byte* on_device(int64_t row) const {
+        return static_cast<std::byte*>(matrix_.data) + row * matrix_.ld * size_of(matrix_.dtype);
     }
+    void copy(void* to, const void* from) const {
+        COEUS_CHECK_CUDA(cudaMemcpyAsync(to, from, size_t(row_bytes()), cudaMemcpyDefault, stream_));
+    }
+
+    Tensor matrix_;
+    cudaStream_t stream_;
+    std::vector<std::byte> rows_;
 };
-GemmPlans& plans_of(CudaState& state) {
-    if (!state.gemm) state.gemm = std::make_unique<GemmPlans>();
-    return static_cast<GemmPlans&>(*state.gemm);
+
+/// Runs of an algorithm that are timed together: so many that small products take longer than starting them.
+int repeats(const ProductShape& s) {
+    constexpr double work = 1e11, most = 20;
+    return int(std::clamp(work / (2.0 * double(s.m) * double(s.n) * double(s.k)), 1.0, most));
+}
+
+/// Handle, algorithms and descriptions of all products that were met.
+class Products : public BackendState {
+public:
+    explicit Products(const std::string& folder) : cache_(folder) {
+        COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
+    }
+
+    void run(const ProductShape& shape, const ProductOperands& operands, cudaStream_t stream) {
+        Plan& plan = plans_.try_emplace(shape, shape).first->second;
+        if (!plan.algorithm) plan.algorithm = choose(plan.product, shape, operands, stream);
+        COEUS_CHECK_CUBLAS(plan.product.run(handle_, *plan.algorithm, operands, stream));
+    }
+
+private:
+    struct Plan {
+        explicit Plan(const ProductShape& shape) : product(shape) {}
+        Product product;
+        std::optional<Algorithm> algorithm;
+    };
+
+    Algorithm choose(const Product& product, const ProductShape& shape, const ProductOperands& operands,
+                     cudaStream_t stream) {
+        if (const auto kept = valid(product, shape, cache_.find(shape.text()))) return *kept;
+        const std::vector<Algorithm> suggested = product.suggestions(handle_);
+        if (suggested.size() == 1 || !cache_.keeps() || is_capturing(stream)) return suggested.front();
+        const Algorithm best = search(product, shape, suggested, operands, stream);
+        // what cannot be kept is not taken either: the next run might find another
+        return valid(product, shape, cache_.keep(shape.text(), best)).value_or(suggested.front());
+    }
+
+    std::optional<Algorithm> valid(const Product& product, const ProductShape& shape,
+                                   const std::optional<Algorithm>& kept) {
+        if (!kept || product.takes(handle_, *kept)) return kept;
+        cache_.reject(shape.text(), "cuBLASLt does not take the algorithm in it");
+        return std::nullopt;
+    }
+
+    /// On the operands themselves, whose result is overwritten; what it adds to is put back.
+    Algorithm search(const Product& product, const ProductShape& shape,
+                     const std::vector<Algorithm>& suggested, const ProductOperands& operands,
+                     cudaStream_t stream) const {
+        std::optional<SavedMatrix> saved;
+        if (shape.adds && shape.in_place) saved.emplace(operands.d, stream);
+        const int runs = repeats(shape);
+        const int best = fastest(int(suggested.size()), [&](int i) {
+            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));
+            const Timer timer;
+            for (int run = 0; run < runs; ++run)
+                if (product.run(handle_, suggested[size_t(i)], operands, stream) != CUBLAS_STATUS_SUCCESS)
+                    return std::numeric_limits<double>::infinity();
+            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));
+            return timer.seconds() / runs;
+        });
+        if (saved) saved->restore();
+        return suggested[size_t(best)];
+    }
+
+    CublasHandle handle_;
+    AlgorithmCache cache_;
+    std::map<ProductShape, Plan> plans_;
+};
+
+Products& products_of(CudaState& state) {
+    if (!state.products) state.products = std::make_unique<Products>(state.algorithms_folder);
+    return static_cast<Products&>(*state.products);
 }
 
 }  // namespace
@@ -158,17 +138,23 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
         return;
     }
     CudaState& state = state_of(exec);
-    GemmPlans& plans = plans_of(state);
-    const Tensor addend = c ? c : d;
-    const Plan& plan = plans.plan({m, n, k, a.tensor.ld, b.tensor.ld, addend.ld, d.ld, alignment_of(a.tensor),
-                                   alignment_of(b.tensor), alignment_of(addend), alignment_of(d),
-                                   a.is_transposed, b.is_transposed, bool(c), a.tensor.dtype, d.dtype});
     const Scope scope(exec.workspace);
-    const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm});
-    const float one = 1, beta = c ? 1 : 0;
-    COEUS_CHECK_CUBLAS(cublasLtMatmul(
-        plans.handle, plan.operation, &one, b.tensor.data, plan.a, a.tensor.data, plan.b, &beta, addend.data,
-        plan.c, d.data, plan.d, &plan.algorithm, workspace.data, size_t(workspace.bytes()), state.stream));
+    const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm(d, a.tensor)});
+    const ProductOperands operands = {d, a.tensor, b.tensor, c ? c : d, workspace, bool(c)};
+    products_of(state).run(shape_of(operands, a.is_transposed, b.is_transposed), operands, state.stream);
 }
 
 }  // namespace coeus::cuda
+
+namespace coeus {
+
+void autotune_products(Exec& exec, const std::string& folder) {
+    if (exec.device->is_host() || folder.empty()) return;
+    cuda::CudaState& state = cuda::state_of(exec);
+    require(!state.products, "autotune_products comes after a product");
+    state.algorithms_folder = fmt::format(
+        "{}/{}", folder,
+        cuda::file_name_of(fmt::format("{}-cublasLt-{}", exec.device->name(), cublasLtGetVersion())));
+}
+
+}  // namespace coeus

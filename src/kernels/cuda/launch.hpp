@@ -12,10 +12,14 @@ namespace coeus::cuda {
 
 /// What kernels need besides their operands; in Exec::backend, made by the first kernel.
 struct CudaState : BackendState {
-    cudaStream_t stream = nullptr;       ///< null: CUDA's own
-    std::unique_ptr<BackendState> gemm;  ///< made by the first product
+    cudaStream_t stream = nullptr;           ///< null: CUDA's own
+    std::string algorithms_folder;           ///< of products; "": no search
+    std::unique_ptr<BackendState> products;  ///< made by the first one
+    std::unique_ptr<BackendState> cudnn;     ///< null: attention by our own kernels
 };
 CudaState& state_of(Exec& exec);
+/// What is given to it is recorded as a CUDA graph: nothing may be waited for.
+bool is_capturing(cudaStream_t stream);
 
 /// Throws SystemError naming the call, where it failed.
 void check(cudaError_t status, const char* call);

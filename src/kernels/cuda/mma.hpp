@@ -21,30 +21,26 @@ struct Sums {
     float values[4];
 };
 
-/// Four matrices from shared memory: lane 8 m + r gives the address of row r of matrix m, 16 bytes, of which
-/// lane 4 r + t gets elements 2t and 2t + 1.
-__device__ inline Fragment load_matrices(const bf16* row) {
+/// Four matrices from shared memory, or their transposes: lane 8 m + r gives the address of row r of matrix
+/// m, 16 bytes; lane 4 r + t gets elements 2t and 2t + 1 of row r (of the transpose).
+template <bool transposed = false>
+__device__ Fragment load_matrices(const bf16* row) {
     Fragment f;
 #ifdef __CUDACC__
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.parts[0]), "=r"(f.parts[1]), "=r"(f.parts[2]), "=r"(f.parts[3])
-                 : "r"(unsigned(__cvta_generic_to_shared(row)))
-                 : "memory");
+    uint32_t* const to = f.parts;
+    const unsigned from = unsigned(__cvta_generic_to_shared(row));
+    if constexpr (transposed)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(from)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(from)
+                     : "memory");
 #else
-    emulation::load_matrices(f.parts, row, false);
-#endif
-    return f;
-}
-/// The same of the matrices' transposes: lane 4 r + t gets elements r of rows 2t and 2t + 1.
-__device__ inline Fragment load_matrices_transposed(const bf16* row) {
-    Fragment f;
-#ifdef __CUDACC__
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(f.parts[0]), "=r"(f.parts[1]), "=r"(f.parts[2]), "=r"(f.parts[3])
-                 : "r"(unsigned(__cvta_generic_to_shared(row)))
-                 : "memory");
-#else
-    emulation::load_matrices(f.parts, row, true);
+    emulation::load_matrices(f.parts, row, transposed);
 #endif
     return f;
 }

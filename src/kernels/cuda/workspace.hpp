@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
+#include "cudnn_attention.hpp"
 
 namespace coeus::cuda::workspace {
 
@@ -12,7 +13,10 @@ constexpr int64_t norm_block = 16;
 /// Elements that a block adds up for a sum.
 constexpr int64_t sum_block = 1 << 14;
 /// What cuBLASLt may use (NVIDIA's advice for Hopper).
-constexpr int64_t gemm = int64_t(32) << 20;
+constexpr int64_t cublaslt = int64_t(32) << 20;
+inline int64_t gemm(const Tensor& d, const Tensor& a) {
+    return d.count() > 0 && a.count() > 0 ? cublaslt : 0;
+}
 
 /// Sums of the weight gradient for each block of rows.
 inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
@@ -21,6 +25,12 @@ inline int64_t norm_backward(const Tensor& dweight, const Tensor& x) {
 /// One double for each block.
 inline int64_t sum(const Tensor& a) {
     return padded_bytes((a.dense() ? div_ceil(a.count(), sum_block) : a.rows()) * size_of(Dtype::f64));
+}
+/// What a kernel of cuDNN may use for attention.
+constexpr int64_t cudnn = 4096;
+inline int64_t attention(const Tensor& out, const Tensor& q, const Tensor& document_start,
+                         const AttentionShape& s) {
+    return cudnn_fits(out, q, document_start, s) ? cudnn : 0;
 }
 /// Row sums of dout out, and the queries' gradients, which wait until the queries are not needed any more.
 inline int64_t attention_backward(const Tensor& dq, const AttentionShape& s, bool accumulate) {

@@ -62,9 +62,11 @@ void check_metrics(const Config::Metrics& metrics) {
     check_place("metrics.save_tb_folder", metrics.save_tb_folder, "tb");
 }
 
-void check_comm(const Config& config) {
+void check_gpu(const Config& config) {
     demand(config.comm.transport != "nccl" || config.device != "cpu",
            "comm.transport = \"nccl\": is between GPUs, but device = \"cpu\"; leave one of the two out");
+    demand(config.kernels.attention != "cudnn" || config.device != "cpu",
+           "kernels.attention = \"cudnn\": is for GPUs, but device = \"cpu\"; leave one of the two out");
 }
 
 void check_model(const Config& config) {
@@ -241,7 +243,7 @@ void check(const Config& config) {
     check_job(config.job);
     check_profiling(config.profiling);
     check_metrics(config.metrics);
-    check_comm(config);
+    check_gpu(config);
     check_model(config);
     check_training(config);
     check_parallelism(config);

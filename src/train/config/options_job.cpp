@@ -58,6 +58,16 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(log.quiet), "show only warnings and errors on the terminal; --quiet sets it too"),
 
         works(
+            COEUS_FIELD(kernels.autotune),
+            "on a GPU, time the algorithms that cuBLASLt suggests for a matrix product when its shape first "
+            "comes, and keep the fastest in ~/.cache/coeus/products; false: its first suggestion"),
+        works(
+            COEUS_FIELD(kernels.attention),
+            "whose kernels do attention on a GPU: our own, or cuDNN's where it takes it (forward, bfloat16, "
+            "no document mask, whole sequences); auto: cuDNN where it is found")
+            .one_of({"auto", "own", "cudnn"}),
+
+        works(
             COEUS_FIELD(profiling.kernels),
             "print at the end which kinds of kernels the time went to, beside the machine's rates; --profile "
             "sets it too"),

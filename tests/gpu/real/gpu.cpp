@@ -37,6 +37,7 @@ const Device& the_gpu() {
 }
 
 void set_order(uint64_t /*seed*/) {}
+void choose_cudnn() {}
 
 size_t gpu_allocations() {
     return allocations;

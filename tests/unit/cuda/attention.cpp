@@ -1,47 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the list of cases leaves out of attention on tensor cores: where it is chosen, gradients in the place
-// of operands, long documents, queries that see nothing. The kernels without tensor cores are the oracle.
+// Where attention on tensor cores is chosen; tests/gpu has what it computes.
 #include "../../../src/kernels/cuda/attention_mma.hpp"
-#include "emulation/block.hpp"
-#include "support/cases.hpp"
-#include "support/support.hpp"
 
 #include <catch2/catch.hpp>
 
-#include <cmath>
-
 using namespace coeus;
-using namespace coeus::test;
-
-namespace {
-
-Operands run_on_cuda(const KernelCase& c, Dtype type) {
-    emulation::set_seed(1);
-    return run_case(c, cuda_kernels(), type, Dtype::bf16, 1, 1, dry_cuda_kernels());
-}
-
-void check_against_double(const KernelCase& c) {
-    const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, Dtype::bf16);
-    const Operands result = run_on_cuda(c, Dtype::bf16);
-    for (size_t i = 0; i < c.arguments.size(); ++i)
-        if (c.arguments[i].role != Role::input) {
-            INFO(c.name << ", " << c.arguments[i].name);
-            CHECK(normalised_error(values_of(result[i]), values_of(truth[i])) <= c.bound_bf16);
-        }
-}
-
-// Infinities are counted apart: they have no difference.
-int64_t take_infinities(std::vector<double>& values) {
-    int64_t count = 0;
-    for (double& value : values)
-        if (std::isinf(value)) {
-            ++count;
-            value = 0;
-        }
-    return count;
-}
-
-}  // namespace
 
 TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces and rows at multiples of 16 bytes") {
     using cuda::tensor_cores_fit;
@@ -60,64 +23,4 @@ TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces and rows at m
     CHECK_FALSE(tensor_cores_fit(Dtype::bf16, shape(8), {t, t.slice_cols(4, 8)}));
     const OwnedTensor odd(Dtype::bf16, {4, 60});
     CHECK_FALSE(tensor_cores_fit(Dtype::bf16, shape(8), {t, odd.view.slice_cols(0, 8)}));
-}
-
-TEST_CASE("attention on CUDA takes rows at any place") {
-    for (const bool backward : {false, true}) {
-        KernelCase c = attention_case({1, 50, 2, 1, 16, 0.25}, true, backward);
-        for (Argument& argument : c.arguments)
-            if (argument.kind == Kind::compute) argument.padding = 3;
-        check_against_double(c);
-    }
-}
-
-TEST_CASE("gradients of attention may take the place of queries, keys and values on CUDA") {
-    for (const Dtype type : {Dtype::f32, Dtype::bf16}) {
-        const AttentionShape s = {2, 150, 4, 2, 24, 0.2};
-        const KernelCase beside = attention_case(s, true, true, true);
-        KernelCase in_place = beside;
-        in_place.call = [s](const Kernels& kernels, Exec& exec, const Operands& o) {
-            kernels.attention_backward(exec, o[2], o[3], o[4], o[6], o[0], o[1], o[2], o[3], o[4], o[5], s,
-                                       false);
-        };
-        const Operands expected = run_on_cuda(beside, type), result = run_on_cuda(in_place, type);
-        INFO(name_of(type));
-        for (size_t i = 0; i < 3; ++i) CHECK(values_of(result[2 + i]) == values_of(expected[7 + i]));
-    }
-}
-
-TEST_CASE("on CUDA queries that see no key have zeros, -infinity, and no gradients") {
-    // the first queries; whole blocks; all
-    for (const AttentionShape& s : {AttentionShape{1, 70, 2, 1, 16, 0.25, {70}, {40, 30}},
-                                    AttentionShape{1, 300, 1, 1, 64, 0.12, {300}, {100, 200}},
-                                    AttentionShape{2, 20, 2, 2, 72, 0.12, {20}, {33, 20}}})
-        for (const bool backward : {false, true}) {
-            const KernelCase c = attention_case(s, false, backward, false, backward);
-            const Operands truth = run_on_cuda(c, Dtype::f32), result = run_on_cuda(c, Dtype::bf16);
-            for (size_t i = 0; i < c.arguments.size(); ++i) {
-                if (c.arguments[i].role == Role::input) continue;
-                INFO(c.name << ", " << c.arguments[i].name);
-                std::vector<double> expected = values_of(truth[i]), values = values_of(result[i]);
-                const int64_t unseen = c.arguments[i].name == "lse"
-                                           ? s.batch * s.heads * std::min(s.sequence, s.key_part.first)
-                                           : 0;
-                CHECK(take_infinities(expected) == unseen);
-                CHECK(take_infinities(values) == unseen);
-                CHECK(normalised_error(values, expected) <= c.bound_bf16);
-            }
-        }
-}
-
-TEST_CASE("attention on CUDA keeps documents apart that are longer than tiles") {
-    for (const int64_t head_dim : {64, 128})
-        for (const bool backward : {false, true}) {
-            const AttentionShape s = {1, 400, 1, 1, head_dim, 0.1};
-            KernelCase c = attention_case(s, true, backward);
-            c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
-                for (int64_t t = 0; t < s.sequence; ++t)
-                    Tensor(o[5]).as<int32_t>()[t] = t < 100 ? 0 : t < 330 ? 100 : 330;
-                if (backward) kernels.attention(exec, o[0], o[1], o[2], o[3], o[4], o[5], s);
-            };
-            check_against_double(c);
-        }
 }

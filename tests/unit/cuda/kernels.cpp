@@ -18,16 +18,10 @@ Operands run_emulated(const KernelCase& c, Dtype type, uint64_t order) {
     return run_case(c, cuda_kernels(), type, type, 1, 1, dry_cuda_kernels());
 }
 
-std::vector<KernelCase> own_kernels() {
-    std::vector<KernelCase> cases = test_cases();
-    std::erase_if(cases, [](const KernelCase& c) { return c.name.starts_with("gemm"); });
-    return cases;
-}
-
 }  // namespace
 
 TEST_CASE("the workspace planned for a GPU is what its kernels use") {
-    for (const KernelCase& c : own_kernels())
+    for (const KernelCase& c : test_cases())
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             INFO(c.name << " in " << name_of(type));
             const Operands operands = run_emulated(c, type, 1);

@@ -73,7 +73,7 @@ TEST_CASE("ldmatrix: rows from the lanes' addresses, elements to the lanes of PT
             for (int j = 0; j < 8; ++j) rows[lane * pitch + j].bits = uint16_t(lane * 8 + j);
             __syncwarp();
             const bf16* const row = rows + lane * pitch;
-            const Fragment f = transposed ? load_matrices_transposed(row) : load_matrices(row);
+            const Fragment f = transposed ? load_matrices<true>(row) : load_matrices(row);
             for (int m = 0; m < 4; ++m) parts[size_t(lane * 4 + m)] = f.parts[m];
         });
         // "each thread loads a fragment of a row": thread 0 the elements 0 and 1 of row 0, thread 1 elements
@@ -102,7 +102,7 @@ TEST_CASE("tensor cores: a lane that takes no part, and rows at odd places, are 
                               if (threadIdx.x % 2 == 0)
                                   load_matrices(rows + threadIdx.x * 8);
                               else
-                                  load_matrices_transposed(rows + threadIdx.x * 8);
+                                  load_matrices<true>(rows + threadIdx.x * 8);
                           }),
                       Catch::Contains("waits in vain") && Catch::Contains("ldmatrix"));
     CHECK_THROWS_WITH(

@@ -6,8 +6,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
-
 using namespace coeus;
 using namespace coeus::test;
 
@@ -95,19 +93,4 @@ TEST_CASE("the probe runs the real product in every type") {
         Exec exec;
         CHECK(cpu_peak_flops(exec, cpu_kernels(), dtype, "CPU", "", Communicator::self()) > 1e8);
     }
-}
-
-TEST_CASE("peaks are cached under XDG_CACHE_HOME or HOME") {
-    const char* home = std::getenv("HOME");
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const std::string old_home = home ? home : "", old_cache = cache ? cache : "";
-    setenv("XDG_CACHE_HOME", "/x", 1);
-    CHECK(default_peak_cache() == "/x/coeus/peaks");
-    unsetenv("XDG_CACHE_HOME");
-    setenv("HOME", "/home/someone", 1);
-    CHECK(default_peak_cache() == "/home/someone/.cache/coeus/peaks");
-    unsetenv("HOME");
-    CHECK(default_peak_cache() == "");
-    if (home) setenv("HOME", old_home.c_str(), 1);
-    if (cache) setenv("XDG_CACHE_HOME", old_cache.c_str(), 1);
 }
