@@ -189,18 +189,12 @@ const Communicator& Mesh::operator[](unsigned axes) const {
 }
 
 // Stages send messages and data ranks exchange numbers of the host: neither axis carries tensors by itself.
-void Mesh::connect(const NcclLibrary& nccl) {
+void Mesh::connect(NcclWorld& nccl) {
     nccl_ = &nccl;
     for (const unsigned axes :
          {fsdp, unsigned(dp_replicate), unsigned(cp), unsigned(tp), loss_axes, owner_axes})
         groups_.at(axes).connect(nccl);
     gradient_reduction_->connect(nccl);
-}
-
-void Mesh::disconnect() {
-    nccl_ = nullptr;
-    for (auto& [axes, communicator] : groups_) communicator.disconnect();
-    gradient_reduction_->disconnect();
 }
 
 void Mesh::connect(Communicator& part) const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
-#include "coeus/comm/nccl.hpp"
-#include "coeus/comm/together.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "transport.hpp"
 
 #include <exception>
@@ -25,34 +24,27 @@ nccl::DataType type_of(Dtype dtype) {
 // Calls are made by one thread at a time, on the GPU that it uses.
 class NcclTransport : public Transport {
 public:
-    NcclTransport(const Communicator& ranks, const NcclLibrary& nccl) : ranks_(ranks), nccl_(nccl) {
-        const auto here = Where::current();
-        nccl::UniqueId id = {};
-        on_first_rank(ranks, [&] { check(nccl_.get_unique_id(&id), "start", here); });
-        ranks.broadcast(Tensor(id.internal, Dtype::u8, {int64_t(sizeof id.internal)}), 0);
-        together(ranks, [&] {
-            check(nccl_.comm_init_rank(&connection_.comm, ranks.size(), id, ranks.rank()), "start", here);
-        });
-    }
+    NcclTransport(const Communicator& ranks, std::shared_ptr<const NcclConnection> connection)
+        : ranks_(ranks), connection_(std::move(connection)), nccl_(connection_->nccl) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
         give("all_reduce", inout, where, [&] {
             return nccl_.all_reduce(inout.data, inout.data, size_t(inout.count()), type_of(inout.dtype),
-                                    nccl::RedOp::sum, connection_.comm, queue.native());
+                                    nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
     void all_gather(Queue& queue, Tensor out, Tensor in, Where where) override {
         give("all_gather", out, where, [&] {
             return nccl_.all_gather(in.data, out.data, size_t(in.count()), type_of(in.dtype),
-                                    connection_.comm, queue.native());
+                                    connection_->comm, queue.native());
         });
     }
 
     void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) override {
         give("reduce_scatter", in, where, [&] {
             return nccl_.reduce_scatter(in.data, out.data, size_t(out.count()), type_of(out.dtype),
-                                        nccl::RedOp::sum, connection_.comm, queue.native());
+                                        nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
@@ -85,27 +77,16 @@ public:
 private:
     using Result = nccl::Result;
 
-    // Its end waits for the other ranks, which may never come once something has failed.
-    struct Connection {
-        const NcclLibrary& nccl;
-        nccl::Comm comm = nullptr;
-        explicit Connection(const NcclLibrary& library) : nccl(library) {}
-        Connection(const Connection&) = delete;
-        Connection& operator=(const Connection&) = delete;
-        ~Connection() {
-            if (comm) std::uncaught_exceptions() > 0 ? nccl.comm_abort(comm) : nccl.comm_destroy(comm);
-        }
-    };
-
     // What is called while it lives begins at its end.
     class Group {
     public:
         explicit Group(const NcclTransport& t) : transport_(t) {
-            t.check(t.nccl_.group_start(), "group", Where::current());
+            t.connection_->check(t.nccl_.group_start(), "group", Where::current());
         }
         ~Group() noexcept(false) {
             const Result result = transport_.nccl_.group_end();
-            if (std::uncaught_exceptions() == 0) transport_.check(result, "group", Where::current());
+            if (std::uncaught_exceptions() == 0)
+                transport_.connection_->check(result, "group", Where::current());
         }
         Group(const Group&) = delete;
         Group& operator=(const Group&) = delete;
@@ -117,10 +98,11 @@ private:
     static void* part(Tensor tensor, int64_t first) { return static_cast<std::byte*>(tensor.data) + first; }
 
     Result send(Queue& queue, const void* from, int64_t bytes, int peer) const {
-        return nccl_.send(from, size_t(bytes), nccl::DataType::uint8, peer, connection_.comm, queue.native());
+        return nccl_.send(from, size_t(bytes), nccl::DataType::uint8, peer, connection_->comm,
+                          queue.native());
     }
     Result receive(Queue& queue, void* to, int64_t bytes, int peer) const {
-        return nccl_.receive(to, size_t(bytes), nccl::DataType::uint8, peer, connection_.comm,
+        return nccl_.receive(to, size_t(bytes), nccl::DataType::uint8, peer, connection_->comm,
                              queue.native());
     }
 
@@ -145,30 +127,23 @@ private:
         const int64_t event =
             observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where) : 0;
         Result earlier = Result::success;
-        check(nccl_.comm_get_async_error(connection_.comm, &earlier), operation, where);
-        check(earlier, operation, where);
-        check(call(), operation, where);
+        require(connection_->comm != nullptr, "a communicator is used after its world has ended");
+        connection_->check(nccl_.comm_get_async_error(connection_->comm, &earlier), operation, where);
+        connection_->check(earlier, operation, where);
+        connection_->check(call(), operation, where);
         if (observer) observer->end(event);
     }
 
-    void check(Result result, const char* operation, const Where& where) const {
-        if (result == Result::success) return;
-        const char* last = nccl_.get_last_error(connection_.comm);
-        throw SystemError(
-            fmt::format("NCCL: {} between the ranks of {}: {}{}{}", operation, ranks_.name(),
-                        nccl_.get_error_string(result), last && *last ? ": " : "", last ? last : ""),
-            where);
-    }
-
     const Communicator& ranks_;
+    std::shared_ptr<const NcclConnection> connection_;
     const NcclLibrary& nccl_;
-    Connection connection_{nccl_};
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks, const NcclLibrary& nccl) {
-    return std::make_unique<NcclTransport>(ranks, nccl);
+std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks,
+                                               std::shared_ptr<const NcclConnection> connection) {
+    return std::make_unique<NcclTransport>(ranks, std::move(connection));
 }
 
 }  // namespace coeus

@@ -6,6 +6,8 @@
 
 namespace coeus {
 
+struct NcclConnection;
+
 /// Operands as those of Communicator, dense and checked by it. A call returns when its work is given to the
 /// queue, or done, and tells the communicator's observer.
 class Transport {
@@ -28,8 +30,8 @@ std::unique_ptr<Transport> make_staged_transport(const Communicator& ranks, cons
 
 /// By NCCL, from GPU to GPU. A sum's bits depend on NCCL's algorithm and protocol (a ring adds in the order
 /// of its ranks, from another one on for each part), which it chooses by size and machine, unless NCCL_ALGO
-/// and NCCL_PROTO name them: the same from run to run on the same machine. Collective. CollectiveError where
-/// NCCL cannot connect the ranks.
-std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks, const NcclLibrary& nccl);
+/// and NCCL_PROTO name them: the same from run to run on the same machine.
+std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks,
+                                               std::shared_ptr<const NcclConnection> connection);
 
 }  // namespace coeus

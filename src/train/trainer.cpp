@@ -19,7 +19,6 @@
 #include "coeus/train/setup.hpp"
 
 #include <cmath>
-#include <exception>
 #include <filesystem>
 #include <limits>
 
@@ -107,7 +106,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
-    if (const auto& nccl = device_.transport().nccl) mesh_.connect(*nccl);
+    if (const auto& library = device_.transport().nccl) mesh_.connect(nccl_.emplace(*library));
     engine_.allocate(mesh_, device_.device());
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
@@ -128,11 +127,6 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     together(mesh_.world(), [&] {
         if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
     });
-}
-
-// After an error, queues would wait for collectives that other ranks never come to.
-Trainer::~Trainer() {
-    if (std::uncaught_exceptions() > 0) mesh_.disconnect();
 }
 
 // FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/mesh_run.hpp"
 
+#include "coeus/comm/nccl_world.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace coeus::test {
 
@@ -114,7 +116,9 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
                                   double loss_tolerance, double gradient_tolerance) {
     Mesh mesh(world.split(0, "world"), c.mesh);
-    if (c.nccl) mesh.connect(*c.nccl);
+    std::optional<MeshRun> with_queues;
+    std::optional<NcclWorld> nccl;  // ends before these
+    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl));
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};
@@ -122,7 +126,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.graphs = false;
     whole.validated = c.validation_batch();
     whole.local_batches = c.local_batches * c.mesh.size(dp);
-    MeshRun many(c, mesh), one(whole, mesh_of_one());
+    MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
     std::string lines;
     const auto compare_all = [&](const char* what, Tensor Storage::*kind, int64_t step) {
         const auto is = many.whole(kind), should = one.whole(kind);

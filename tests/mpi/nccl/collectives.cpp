@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives by NCCL, of which the tests have a stand-in, give what those of the host give.
 #include "coeus/base/error.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
 #include "support/model.hpp"
@@ -51,8 +52,9 @@ struct Fixture {
     Communicator world = Communicator::world("world");
     Exec exec{the_gpu()};
     int rank = world.rank(), size = world.size();
+    NcclWorld nccl{nccl_stand_in()};
 
-    Fixture() { world.connect(nccl_stand_in()); }
+    Fixture() { world.connect(nccl); }
     Tensor own(Tensor all) const { return all.slice_rows(rank * (all.count() / size), all.count() / size); }
 };
 
@@ -223,37 +225,41 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on it
 }
 
 TEST_CASE("NCCL: after an error, work that others never join does not hold its queue") {
-    struct Guard {
-        Communicator& world;
-        ~Guard() { world.disconnect(); }
-    };
-    const int rank = Communicator::world("world").rank();
-    const Twin a(Dtype::f32, 4, rank);
+    const Communicator world = Communicator::world("world");
+    Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
+    Communicator part = mesh[dp_shard].split(0, "part");
+    const Twin a(Dtype::f32, 4, world.rank());
+    const int before = nccl_aborted();
     try {
-        Fixture f;
-        const Guard guard{f.world};
-        if (rank == 0) f.world.all_reduce(f.exec, a.gpu);
+        Exec exec(the_gpu());
+        NcclWorld nccl(nccl_stand_in());
+        mesh.connect(nccl);
+        mesh.connect(part);
+        if (world.rank() == 0) part.all_reduce(exec, a.gpu);
         throw SystemError("on its way");
     } catch (const SystemError&) {
     }
     CHECK(nccl_live() == 0);
+    CHECK(nccl_aborted() == before + 5);
+    Exec exec(the_gpu());
+    CHECK_THROWS_AS(part.all_reduce(exec, a.gpu), LogicError);
 }
 
 TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
     const Communicator world = Communicator::world("world");
+    Mesh mesh(world.split(0, "world"), {.dp_shard = 2, .tp = world.size() / 2});
+    Communicator part = mesh[dp_shard].split(0, "part");
     {
-        Mesh mesh(world.split(0, "world"), {.dp_shard = 2, .tp = world.size() / 2});
-        mesh.connect(nccl_stand_in());
+        NcclWorld nccl(nccl_stand_in());
+        mesh.connect(nccl);
         // weights, gradients, losses, owners; and those of tensor parallelism, where there are any
         CHECK(nccl_live() == (world.size() == 2 ? 4 : 5));
-        Communicator part = mesh[dp_shard].split(0, "part");
         mesh.connect(part);
         CHECK(nccl_live() == (world.size() == 2 ? 5 : 6));
-        mesh.disconnect();
-        CHECK(nccl_live() == 1);
     }
+    CHECK(nccl_live() == 0);
     Mesh staged(world.split(0, "world"), {.dp_shard = world.size()});
-    Communicator part = staged[dp_shard].split(0, "part");
-    staged.connect(part);
+    Communicator other = staged[dp_shard].split(0, "part");
+    staged.connect(other);
     CHECK(nccl_live() == 0);
 }
