@@ -42,6 +42,16 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
     if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
 }
 
+// Of this rank, near its device. Collective.
+CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime& mpi) {
+    const int sharing = mpi.local_ranks_with(cpu_binding()).ranks;
+    NearDevice near = {.processors = processors_near(device.bus_id())};
+    const MpiRuntime::Alike alike = mpi.local_ranks_with(near.processors);
+    near.ranks = alike.ranks;
+    near.number = alike.number;
+    return share_of_cpu(int(config.training.threads), mpi.local_rank(), mpi.local_size(), sharing, near);
+}
+
 // Rows [first, first + count) of a step's batch.
 LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
     const auto rows = [&](std::span<const int32_t> all) {
@@ -61,8 +71,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       device_(config_, Communicator::world("devices"), mpi.local_rank(), mpi.local_size()),
       mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
       folder_(config_, mesh_.world()),
-      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
-                        mpi.local_ranks_with(cpu_binding()))),
+      cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_)),
       engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
                                      device_.transport())),
