@@ -307,7 +307,8 @@ Transport& Communicator::transport(const Exec& exec) const {
 }
 
 void Communicator::connect(NcclWorld& nccl) {
-    if (size_ > 1 && !planned_) handle_->transport = make_nccl_transport(*this, nccl.connect(*this));
+    if (auto connection = nccl.connect(*this))
+        handle_->transport = make_nccl_transport(*this, std::move(connection));
 }
 
 void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
 #include "coeus/comm/nccl_world.hpp"
+#include "message_carrier.hpp"
 #include "transport.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -28,21 +33,21 @@ public:
         : ranks_(ranks), connection_(std::move(connection)), nccl_(connection_->nccl) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
-        give("all_reduce", inout, where, [&] {
+        give("all_reduce", queue, inout, where, [&] {
             return nccl_.all_reduce(inout.data, inout.data, size_t(inout.count()), type_of(inout.dtype),
                                     nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
     void all_gather(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("all_gather", out, where, [&] {
+        give("all_gather", queue, out, where, [&] {
             return nccl_.all_gather(in.data, out.data, size_t(in.count()), type_of(in.dtype),
                                     connection_->comm, queue.native());
         });
     }
 
     void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("reduce_scatter", in, where, [&] {
+        give("reduce_scatter", queue, in, where, [&] {
             return nccl_.reduce_scatter(in.data, out.data, size_t(out.count()), type_of(out.dtype),
                                         nccl::RedOp::sum, connection_->comm, queue.native());
         });
@@ -50,7 +55,7 @@ public:
 
     void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) override {
         const int64_t each = in.bytes() / ranks_.size();
-        give("all_to_all", in, where, [&] {
+        give("all_to_all", queue, in, where, [&] {
             return all_of([&](const auto& call) {
                 for (int peer = 0; peer < ranks_.size(); ++peer) {
                     call(send(queue, part(in, peer * each), each, peer));
@@ -61,7 +66,7 @@ public:
     }
 
     void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) override {
-        give("send_receive", sent, where, [&] {
+        give("send_receive", queue, sent, where, [&] {
             return all_of([&](const auto& call) {
                 call(send(queue, sent.data, sent.bytes(), to));
                 call(receive(queue, received.data, received.bytes(), from));
@@ -74,25 +79,48 @@ public:
         calls();
     }
 
+    std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count) override;
+
+    // A message as it is given: to that rank, or from it.
+    struct Message {
+        bool sent;
+        Tensor tensor;
+        int peer, number;
+    };
+    // Begin together.
+    void exchange(Queue& queue, std::span<const Message> messages) {
+        give(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(), [&] {
+            return all_of([&](const auto& call) {
+                for (const auto& [sent, tensor, peer, number] : messages)
+                    call(sent ? send(queue, tensor.data, tensor.bytes(), peer)
+                              : receive(queue, tensor.data, tensor.bytes(), peer));
+            });
+        });
+    }
+
 private:
     using Result = nccl::Result;
 
     // What is called while it lives begins at its end.
     class Group {
     public:
-        explicit Group(const NcclTransport& t) : transport_(t) {
+        explicit Group(NcclTransport& t) : transport_(t) {
             t.connection_->check(t.nccl_.group_start(), "group", Where::current());
+            t.in_group_ = true;
         }
         ~Group() noexcept(false) {
+            transport_.in_group_ = false;
             const Result result = transport_.nccl_.group_end();
-            if (std::uncaught_exceptions() == 0)
-                transport_.connection_->check(result, "group", Where::current());
+            const Queue* queue = std::exchange(transport_.queue_of_group_, nullptr);
+            if (std::uncaught_exceptions() > 0) return;
+            transport_.connection_->check(result, "group", Where::current());
+            if (Watch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
         }
         Group(const Group&) = delete;
         Group& operator=(const Group&) = delete;
 
     private:
-        const NcclTransport& transport_;
+        NcclTransport& transport_;
     };
 
     static void* part(Tensor tensor, int64_t first) { return static_cast<std::byte*>(tensor.data) + first; }
@@ -122,7 +150,8 @@ private:
 
     // Errors of earlier work are met here at the latest: what was given to a queue returns at once.
     template <class Call>
-    void give(const char* operation, const Tensor& largest, const Where& where, const Call& call) {
+    void give(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
+              const Call& call) {
         CommunicationObserver* observer = ranks_.observer();
         const int64_t event =
             observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where) : 0;
@@ -130,14 +159,79 @@ private:
         require(connection_->comm != nullptr, "a communicator is used after its world has ended");
         connection_->check(nccl_.comm_get_async_error(connection_->comm, &earlier), operation, where);
         connection_->check(earlier, operation, where);
+        begin_watch(operation, queue, largest.bytes());
         connection_->check(call(), operation, where);
+        if (connection_->line && !in_group_) connection_->line->end(&queue);
         if (observer) observer->end(event);
+    }
+
+    // A group is one operation, by the name of its first.
+    void begin_watch(const char* operation, const Queue& queue, int64_t bytes) {
+        if (!connection_->line || queue_of_group_) return;
+        connection_->line->begin(operation, bytes, &queue);
+        if (in_group_) queue_of_group_ = &queue;
     }
 
     const Communicator& ranks_;
     std::shared_ptr<const NcclConnection> connection_;
     const NcclLibrary& nccl_;
+    bool in_group_ = false;
+    const Queue* queue_of_group_ = nullptr;  // of its first call, where someone watches
 };
+
+// All messages of a rank are given to one queue, in the order of its program; the computation waits for its
+// own receives. They cannot wait for each other in a circle: the rows of a lowered timetable are parts of one
+// sequence of messages and computations in which each comes after all that it needs, and a message needs
+// those before it in both rows (prove_unbuffered with Queues::one, where computations wait for all messages
+// before them too). The host waits as little: NCCL connects two ranks at their first message, inside the
+// call, which both make in that order. So an order of messages is all that channels need to become; two of
+// opposite directions begin together only where both ends give them so (ProgramStep::with_next), since NCCL
+// has to be told the same directions by both.
+class NcclMessages : public MessageCarrier {
+public:
+    NcclMessages(NcclTransport& transport, Exec& computation, int count)
+        : transport_(transport),
+          computation_(computation),
+          queue_(computation.device->make_queue()),
+          points_(size_t(count)) {
+        given_.reserve(size_t(count));
+    }
+
+    void send(int number, Tensor tensor, int peer, int /*channel*/) override {
+        given_.push_back({true, tensor, peer, number});
+    }
+    void receive(int number, Tensor tensor, int peer, int /*channel*/) override {
+        given_.push_back({false, tensor, peer, number});
+    }
+
+    void start() override {
+        if (given_.empty()) return;
+        queue_->wait_for(*computation_.queue, computation_.queue->mark());
+        transport_.exchange(*queue_, given_);
+        const int64_t point = queue_->mark();
+        for (const NcclTransport::Message& message : given_) points_[size_t(message.number)] = point;
+        given_.clear();
+    }
+
+    void wait(int number) override {
+        const auto is_it = [number](const NcclTransport::Message& message) {
+            return message.number == number;
+        };
+        if (std::ranges::any_of(given_, is_it)) start();
+        computation_.queue->wait_for(*queue_, points_[size_t(number)]);
+    }
+
+private:
+    NcclTransport& transport_;
+    Exec& computation_;
+    std::unique_ptr<Queue> queue_;
+    std::vector<int64_t> points_;  // of the queue, behind each message
+    std::vector<NcclTransport::Message> given_;
+};
+
+std::unique_ptr<MessageCarrier> NcclTransport::make_messages(Exec& computation, int count) {
+    return std::make_unique<NcclMessages>(*this, computation, count);
+}
 
 }  // namespace
 

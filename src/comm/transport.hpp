@@ -6,6 +6,7 @@
 
 namespace coeus {
 
+class MessageCarrier;
 struct NcclConnection;
 
 /// Operands as those of Communicator, dense and checked by it. A call returns when its work is given to the
@@ -21,6 +22,8 @@ public:
     virtual void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) = 0;
     /// Calls that may begin together, when the last is given.
     virtual void grouped(FunctionRef<void()> calls) { calls(); }
+    /// Of a PointToPoint with so many numbers whose computation that is; null: MPI carries them.
+    virtual std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count);
 };
 
 /// By way of the host: copied to pinned memory, exchanged by the communicator's own collectives, copied back;

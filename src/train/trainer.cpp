@@ -18,7 +18,9 @@
 #include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -50,6 +52,15 @@ CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime&
     near.ranks = alike.ranks;
     near.number = alike.number;
     return share_of_cpu(int(config.training.threads), mpi.local_rank(), mpi.local_size(), sharing, near);
+}
+
+// At once: what this rank waits for may never come. The other ranks end with it, and NCCL's kernels with
+// their processes.
+void end_process(const std::string& message) {
+    log::error("{}", message);
+    log::flush();
+    end_mpi_after_error(int(ExitCode::system), false);
+    std::_Exit(int(ExitCode::system));
 }
 
 // Rows [first, first + count) of a step's batch.
@@ -115,8 +126,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
-    if (const auto& library = device_.transport().nccl) mesh_.connect(nccl_.emplace(*library));
+    if (const auto& library = device_.transport().nccl) connect_by_nccl(*library, mpi.host());
     engine_.allocate(mesh_, device_.device());
+    if (nccl_) log::debug("NCCL: {}", nccl_->text());
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
         gpu_monitor_ = GpuMonitor::of_bus_id(device.bus_id());
@@ -136,6 +148,18 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     together(mesh_.world(), [&] {
         if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, step_);
     });
+}
+
+void Trainer::connect_by_nccl(const NcclLibrary& library, const std::string& host) {
+    const Device& device = device_.device();
+    watch_.emplace(Watch::Settings{
+        .who = fmt::format("rank {} on host {}, GPU {}", mesh_.world().rank(), host, device.bus_id()),
+        .fail = end_process});
+    watch_->allow(double(config_.comm.init_timeout_seconds), "comm.init_timeout_seconds");
+    // the host does not see what a graph is at: a step is one operation, and takes as long as others did
+    if (engine_.options().graphs) steps_by_graph_.emplace(*watch_, mesh_.world().name(), nullptr, nullptr);
+    watch_->start();
+    mesh_.connect(nccl_.emplace(library, mesh_.world(), device, &*watch_));
 }
 
 // FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute
@@ -276,8 +300,14 @@ void Trainer::run() {
                              engine_.exec().observer);
         const Timer timer;
         const StepBatch batch = loader.next();
+        const bool watched = steps_by_graph_ && done > 0;
+        if (watched) steps_by_graph_->begin("step", 0, nullptr, 2 * slowest_step_);
         train_step(batch);
+        if (watched) steps_by_graph_->end(nullptr);
         const double seconds = timer.seconds();
+        slowest_step_ = std::max(slowest_step_, seconds);
+        if (watch_ && done == 0)
+            watch_->allow(double(config_.comm.train_timeout_seconds), "comm.train_timeout_seconds");
         if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
         snapshot.reset();
         if (traces_) traces_->end(step_ + 1);

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -24,7 +27,7 @@ struct OpaqueComm {
     int collectives = 0;                // given until now
     std::map<int, int> sent, received;  // messages to and from each rank, given until now
     int given = 0, done = 0;            // launches
-    bool aborted = false;               // what is left of them does nothing
+    std::atomic<bool> aborted = false;  // what is left of them does nothing
 };
 
 }  // namespace coeus::nccl
@@ -81,8 +84,9 @@ struct Launch {
 
 MPI_Comm world = MPI_COMM_NULL;
 std::recursive_mutex mutex;
+std::vector<std::shared_ptr<Launch>> under_way;
 std::set<Comm> live;
-int made = 0, aborted = 0, launches = 0;
+int made = 0, aborted = 0, launches = 0, splits = 0;
 Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
@@ -152,7 +156,7 @@ void for_each_peer(const Launch& launch, const Call& call, const Each& each) {
     for (int peer = 0; peer < int(launch.comm->world_ranks.size()); ++peer) each(peer);
 }
 
-// Reads what goes out and tells the peers what is meant.
+// Reads what goes out and tells the peers what is meant: a rank that gives has its peer before it goes on.
 void begin(Launch& launch) {
     for (Call& call : launch.calls) {
         const int tag = tag_of(launch, call, false);
@@ -171,8 +175,8 @@ void begin(Launch& launch) {
             MPI_Irecv(&t.theirs, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
                       &launch.requests.emplace_back());
         for (Transfer& t : call.out)
-            MPI_Isend(&t.own, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
-                      &launch.requests.emplace_back());
+            MPI_Issend(&t.own, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
+                       &launch.requests.emplace_back());
     }
 }
 
@@ -208,13 +212,98 @@ void finish(Launch& launch) {
         }
     }
     ++launch.comm->done;
+    std::erase_if(under_way, [&](const auto& other) { return other.get() == &launch; });
 }
+
+// What all ranks know of each other's waiting, in memory that they share.
+struct Board {
+    struct Seat {
+        std::atomic<int64_t> moves, looks;  // work that ran behind a wait; looks for some
+        std::atomic<bool> waiting;
+    };
+    std::atomic<int64_t> dead_locks;  // found until now
+    std::array<Seat, 64> seats;
+};
+Board* board = nullptr;
+
+std::string text_of(const Launch& launch) {
+    std::string text;
+    for (const Call& call : launch.calls) {
+        text += text.empty() ? "" : ", ";
+        if (call.header.kind != Kind::message)
+            text += text_of(call.header);
+        else
+            text += fmt::format("{} {} rank {}", call.sends ? "a send" : "a receive",
+                                call.sends ? "to" : "from", call.peer);
+    }
+    return text;
+}
+
+// Whoever waits for a stream looks whether all ranks do, so that none of them ever goes on: all have looked
+// often since, and nothing has moved anywhere.
+class DeadLock {
+public:
+    DeadLock() {
+        MPI_Comm_rank(world, &rank_);
+        MPI_Comm_size(world, &size_);
+    }
+    void look(bool again) {
+        Board::Seat& own = board->seats[size_t(rank_)];
+        if (!again) {
+            if (own.waiting.exchange(false)) ++own.moves;
+            return;
+        }
+        own.waiting = true;
+        if (++own.looks % 64 != 0 || under_way.empty()) return;
+        const int64_t found = handled_;
+        if (board->dead_locks == found && all_still_wait()) {
+            int64_t before = found;
+            board->dead_locks.compare_exchange_strong(before, found + 1);
+        }
+        if (board->dead_locks == found) return;
+        ++handled_;
+        own.waiting = false;
+        ++own.moves;
+        std::string text;
+        for (const auto& launch : under_way) {
+            launch->comm->aborted = true;
+            if (text.empty()) text = text_of(*launch);
+        }
+        under_way.clear();
+        throw std::runtime_error("NCCL stand-in: the ranks wait for each other; this one for " + text);
+    }
+
+private:
+    struct Seen {
+        int64_t moves, looks;
+    };
+    bool all_still_wait() {
+        std::vector<Seen> now;
+        for (int rank = 0; rank < size_; ++rank) {
+            const Board::Seat& seat = board->seats[size_t(rank)];
+            if (!seat.waiting) return seen_.clear(), false;
+            now.push_back({seat.moves, seat.looks});
+        }
+        bool same = seen_.size() == now.size(), often = true;
+        for (size_t rank = 0; same && rank < now.size(); ++rank) {
+            same = now[rank].moves == seen_[rank].moves;
+            often = often && now[rank].looks > seen_[rank].looks + 2000;
+        }
+        if (!same) seen_ = now;
+        return same && often;
+    }
+
+    int rank_ = 0, size_ = 0;
+    int64_t handled_ = 0;
+    std::vector<Seen> seen_;  // when all were first seen to wait
+};
 
 // Each launch of a graph that recorded one is another one.
 void issue(const Launch& calls, coeus_emulated_stream* stream) {
     const std::lock_guard lock(mutex);
     const auto l = std::make_shared<Launch>(calls);
     ++launches;
+    under_way.push_back(l);
     l->number = l->comm->given++;
     for (Call& call : l->calls) {
         if (call.header.kind != Kind::message)
@@ -323,6 +412,45 @@ Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
     return Result::success;
 }
 
+// Every rank of the parent tells every other its colour, and an id of which that of the part's first is
+// taken.
+Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
+    if (!live.contains(parent)) return misuse("the communicator is not one");
+    if (config) return misuse("the parent's configuration is taken");
+    struct Place {
+        int color, key, id, rank;
+    };
+    Place own = {color, key, 0, 0};
+    int size = 0;
+    MPI_Comm_rank(world, &own.rank);
+    MPI_Comm_size(world, &size);
+    own.id = made++ * size + own.rank;
+    const int tag = parent->id * 2048 + 1023;  // as above
+    std::vector<MPI_Request> requests;
+    std::vector<Place> places(parent->world_ranks.size()), together;
+    for (size_t i = 0; i < places.size(); ++i) {
+        const int other = parent->world_ranks[i];
+        MPI_Irecv(&places[i], sizeof(Place), MPI_BYTE, other, tag, world, &requests.emplace_back());
+        MPI_Isend(&own, sizeof(Place), MPI_BYTE, other, tag, world, &requests.emplace_back());
+    }
+    MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    ++splits;
+    *part = nullptr;
+    if (color == no_color) return Result::success;
+    for (const Place& place : places)
+        if (place.color == color) together.push_back(place);
+    std::ranges::stable_sort(together, {}, &Place::key);
+    auto made_now = std::make_unique<OpaqueComm>();
+    made_now->id = together.front().id;
+    for (const Place& place : together) {
+        if (place.rank == own.rank) made_now->rank = int(made_now->world_ranks.size());
+        made_now->world_ranks.push_back(place.rank);
+    }
+    *part = made_now.release();
+    live.insert(*part);
+    return Result::success;
+}
+
 Result comm_destroy(Comm comm) {
     if (live.erase(comm) == 0) return misuse("the communicator is not one");
     if (comm->given != comm->done) return misuse("the communicator has work left");
@@ -333,6 +461,7 @@ Result comm_destroy(Comm comm) {
 Result comm_abort(Comm comm) {
     ++aborted;
     if (live.contains(comm)) comm->aborted = true;  // its work refers to it
+    std::erase_if(under_way, [&](const auto& launch) { return launch->comm == comm; });
     return live.erase(comm) > 0 ? Result::success : misuse("the communicator is not one");
 }
 
@@ -418,13 +547,32 @@ struct Locked<function> {
     }
 };
 
+// The tests' ranks are all on one host.
+Board* shared_board() {
+    int rank = 0, unit = 0;
+    MPI_Comm_rank(world, &rank);
+    Board* found = nullptr;
+    MPI_Win window = MPI_WIN_NULL;  // until the end
+    MPI_Win_allocate_shared(rank == 0 ? sizeof(Board) : 0, 1, MPI_INFO_NULL, world, &found, &window);
+    MPI_Aint bytes = 0;
+    MPI_Win_shared_query(window, 0, &bytes, &unit, &found);
+    if (rank == 0) new (found) Board();
+    MPI_Barrier(world);
+    return found;
+}
+
 }  // namespace
 
 const NcclLibrary& nccl_stand_in() {
-    if (world == MPI_COMM_NULL) MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    if (world == MPI_COMM_NULL) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &world);
+        board = shared_board();
+        emulation::on_waiting([looks = DeadLock()](bool again) mutable { looks.look(again); });
+    }
     static const NcclLibrary library = {.get_version = get_version,
                                         .get_unique_id = get_unique_id,
                                         .comm_init_rank = comm_init_rank,
+                                        .comm_split = comm_split,
                                         .comm_destroy = comm_destroy,
                                         .comm_abort = comm_abort,
                                         .comm_get_async_error = comm_get_async_error,
@@ -440,12 +588,29 @@ const NcclLibrary& nccl_stand_in() {
     return library;
 }
 
+const NcclLibrary& nccl_stand_in_without_split() {
+    static const NcclLibrary library = [] {
+        NcclLibrary whole = nccl_stand_in();
+        whole.comm_split = nullptr;
+        return whole;
+    }();
+    return library;
+}
+
+int nccl_splits() {
+    return splits;
+}
+
 int nccl_live() {
     return int(live.size());
 }
 
 int nccl_aborted() {
     return aborted;
+}
+
+void nccl_abort_all() {
+    for (const Comm comm : live) comm->aborted = true;
 }
 
 int nccl_launches() {

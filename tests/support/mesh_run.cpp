@@ -118,7 +118,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     Mesh mesh(world.split(0, "world"), c.mesh);
     std::optional<MeshRun> with_queues;
     std::optional<NcclWorld> nccl;  // ends before these
-    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl));
+    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device));
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};

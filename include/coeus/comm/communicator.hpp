@@ -81,8 +81,9 @@ public:
     void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
 
-    /// Tensors of a GPU, which this thread uses, go by NCCL from now on, until `nccl` ends. Collective; the
-    /// communicator stays where it is. CollectiveError with what NCCL says where it cannot.
+    /// Tensors of the GPU, and messages of its PointToPoints to come, go by NCCL from now on, until `nccl`
+    /// ends. Collective over the world of `nccl`; the communicator stays where it is. CollectiveError with
+    /// what NCCL says where it cannot.
     void connect(NcclWorld& nccl);
     /// The same where the Exec runs; of one communicator always by the same device.
     void all_reduce(Exec& exec, Tensor inout, Where where = Where::current()) const;

@@ -45,6 +45,9 @@ struct MeshShape {
     std::string groups_text() const;
 };
 
+/// Communicators of a mesh that carry tensors between more than one rank.
+int carrying_communicators(const MeshShape& shape);
+
 /// Fills in dp_shard = -1 (what is left over) and checks that the product is `ranks`. The degrees are those
 /// of the deck. Throws ConfigError naming the degrees, the rule and the nearest settings that work.
 MeshShape resolve_mesh(MeshShape degrees, int ranks);
