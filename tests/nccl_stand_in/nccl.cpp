@@ -3,12 +3,12 @@
 
 #include "coeus/base/types.hpp"
 #include "emulation/runtime.hpp"
+#include "nccl_stand_in/dead_lock.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -215,17 +215,6 @@ void finish(Launch& launch) {
     std::erase_if(under_way, [&](const auto& other) { return other.get() == &launch; });
 }
 
-// What all ranks know of each other's waiting, in memory that they share.
-struct Board {
-    struct Seat {
-        std::atomic<int64_t> moves, looks;  // work that ran behind a wait; looks for some
-        std::atomic<bool> waiting;
-    };
-    std::atomic<int64_t> dead_locks;  // found until now
-    std::array<Seat, 64> seats;
-};
-Board* board = nullptr;
-
 std::string text_of(const Launch& launch) {
     std::string text;
     for (const Call& call : launch.calls) {
@@ -239,64 +228,17 @@ std::string text_of(const Launch& launch) {
     return text;
 }
 
-// Whoever waits for a stream looks whether all ranks do, so that none of them ever goes on: all have looked
-// often since, and nothing has moved anywhere.
-class DeadLock {
-public:
-    DeadLock() {
-        MPI_Comm_rank(world, &rank_);
-        MPI_Comm_size(world, &size_);
+// Whoever waits for a stream is told where that is for good.
+void find_dead_lock(DeadLock& dead_lock, bool again) {
+    if (!dead_lock.look(again, !under_way.empty())) return;
+    std::string text;
+    for (const auto& launch : under_way) {
+        launch->comm->aborted = true;
+        if (text.empty()) text = text_of(*launch);
     }
-    void look(bool again) {
-        Board::Seat& own = board->seats[size_t(rank_)];
-        if (!again) {
-            if (own.waiting.exchange(false)) ++own.moves;
-            return;
-        }
-        own.waiting = true;
-        if (++own.looks % 64 != 0 || under_way.empty()) return;
-        const int64_t found = handled_;
-        if (board->dead_locks == found && all_still_wait()) {
-            int64_t before = found;
-            board->dead_locks.compare_exchange_strong(before, found + 1);
-        }
-        if (board->dead_locks == found) return;
-        ++handled_;
-        own.waiting = false;
-        ++own.moves;
-        std::string text;
-        for (const auto& launch : under_way) {
-            launch->comm->aborted = true;
-            if (text.empty()) text = text_of(*launch);
-        }
-        under_way.clear();
-        throw std::runtime_error("NCCL stand-in: the ranks wait for each other; this one for " + text);
-    }
-
-private:
-    struct Seen {
-        int64_t moves, looks;
-    };
-    bool all_still_wait() {
-        std::vector<Seen> now;
-        for (int rank = 0; rank < size_; ++rank) {
-            const Board::Seat& seat = board->seats[size_t(rank)];
-            if (!seat.waiting) return seen_.clear(), false;
-            now.push_back({seat.moves, seat.looks});
-        }
-        bool same = seen_.size() == now.size(), often = true;
-        for (size_t rank = 0; same && rank < now.size(); ++rank) {
-            same = now[rank].moves == seen_[rank].moves;
-            often = often && now[rank].looks > seen_[rank].looks + 2000;
-        }
-        if (!same) seen_ = now;
-        return same && often;
-    }
-
-    int rank_ = 0, size_ = 0;
-    int64_t handled_ = 0;
-    std::vector<Seen> seen_;  // when all were first seen to wait
-};
+    under_way.clear();
+    throw std::runtime_error("NCCL stand-in: the ranks wait for each other; this one for " + text);
+}
 
 // Each launch of a graph that recorded one is another one.
 void issue(const Launch& calls, coeus_emulated_stream* stream) {
@@ -547,27 +489,13 @@ struct Locked<function> {
     }
 };
 
-// The tests' ranks are all on one host.
-Board* shared_board() {
-    int rank = 0, unit = 0;
-    MPI_Comm_rank(world, &rank);
-    Board* found = nullptr;
-    MPI_Win window = MPI_WIN_NULL;  // until the end
-    MPI_Win_allocate_shared(rank == 0 ? sizeof(Board) : 0, 1, MPI_INFO_NULL, world, &found, &window);
-    MPI_Aint bytes = 0;
-    MPI_Win_shared_query(window, 0, &bytes, &unit, &found);
-    if (rank == 0) new (found) Board();
-    MPI_Barrier(world);
-    return found;
-}
-
 }  // namespace
 
 const NcclLibrary& nccl_stand_in() {
     if (world == MPI_COMM_NULL) {
         MPI_Comm_dup(MPI_COMM_WORLD, &world);
-        board = shared_board();
-        emulation::on_waiting([looks = DeadLock()](bool again) mutable { looks.look(again); });
+        static DeadLock dead_lock(world);
+        emulation::on_waiting([](bool again) { find_dead_lock(dead_lock, again); });
     }
     static const NcclLibrary library = {.get_version = get_version,
                                         .get_unique_id = get_unique_id,

@@ -117,8 +117,11 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
                                   double loss_tolerance, double gradient_tolerance) {
     Mesh mesh(world.split(0, "world"), c.mesh);
     std::optional<MeshRun> with_queues;
+    std::string overdue;
+    Watch watch({.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
+    watch.allow(1e9, "no time-out");
     std::optional<NcclWorld> nccl;  // ends before these
-    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device));
+    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device, &watch));
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};
@@ -162,6 +165,9 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     compare_bytes("activations", &MemoryPlan::activations);
     compare_bytes("temporaries", &MemoryPlan::temporaries);
     compare_bytes("workspace", &MemoryPlan::workspace);
+    watch.allow(-1, "all has ended");
+    watch.look();
+    lines += overdue;
     // a rank that sees nothing wrong agrees with one that does
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
         lines = "another rank differs\n";
