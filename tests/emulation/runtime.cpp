@@ -203,6 +203,7 @@ const char* cudaGetErrorString(cudaError_t status) {
         case cudaSuccess: return "no error";
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorNotReady: return "device not ready";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorStreamCaptureInvalidated:
             return "operation failed due to a previous error during capture";
