@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MessageCarrier: how the messages of a PointToPoint get to other ranks. The PointToPoint has checked them and
-// knows which are under way.
+// MessageCarrier: how the messages of a PointToPoint get to other ranks. The PointToPoint has checked them
+// and knows which are under way.
 #pragma once
 
 #include "coeus/comm/point_to_point.hpp"
