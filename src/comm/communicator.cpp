@@ -4,6 +4,7 @@
 // times faster.
 #include "coeus/comm/communicator.hpp"
 
+#include "coeus/comm/nccl_world.hpp"
 #include "communicator_handle.hpp"
 
 #include <algorithm>
@@ -305,12 +306,9 @@ Transport& Communicator::transport(const Exec& exec) const {
     return *handle_->transport;
 }
 
-void Communicator::connect(const NcclLibrary& nccl) {
-    if (size_ > 1 && !planned_) handle_->transport = make_nccl_transport(*this, nccl);
-}
-
-void Communicator::disconnect() {
-    handle_->transport.reset();
+void Communicator::connect(NcclWorld& nccl) {
+    if (auto connection = nccl.connect(*this))
+        handle_->transport = make_nccl_transport(*this, std::move(connection));
 }
 
 void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {
@@ -326,31 +324,32 @@ void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {
     transport(exec).all_reduce(*exec.queue, inout, where);
 }
 
+// As work of the Exec's queue. One rank has in `in` what it will have in `out`.
+void Communicator::carry(Exec& exec, Exchange exchange, Tensor out, Tensor in, Where where) const {
+    if (planned_ || (size_ == 1 && out.data == in.data)) return;
+    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
+    (transport(exec).*exchange)(*exec.queue, out, in, where);
+}
+
 void Communicator::all_gather(Exec& exec, Tensor out, Tensor in, Where where) const {
     if (!exec.queue) return all_gather(out, in, where);
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
-    if (planned_ || (size_ == 1 && out.data == in.data)) return;
-    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
-    transport(exec).all_gather(*exec.queue, out, in, where);
+    carry(exec, &Transport::all_gather, out, in, where);
 }
 
 void Communicator::reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where) const {
     if (!exec.queue) return reduce_scatter(out, in, where);
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
-    if (planned_ || (size_ == 1 && out.data == in.data)) return;
-    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
-    transport(exec).reduce_scatter(*exec.queue, out, in, where);
+    carry(exec, &Transport::reduce_scatter, out, in, where);
 }
 
 void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) const {
     if (!exec.queue) return all_to_all(out, in, where);
     require(in.count() == out.count() && in.count() % size_ == 0 && in.dtype == out.dtype,
             "all_to_all: counts or types do not match");
-    if (planned_) return;
-    if (size_ == 1) return exec.queue->copy(out.data, in.data, in.bytes());
-    transport(exec).all_to_all(*exec.queue, out, in, where);
+    carry(exec, &Transport::all_to_all, out, in, where);
 }
 
 void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,

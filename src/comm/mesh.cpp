@@ -161,6 +161,19 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
     return degrees;
 }
 
+namespace {
+
+// Messages of stages, weights, replicas, keys and values, tokens, losses, norms; with gradient_reduction().
+// Data ranks exchange numbers of the host by `dp`.
+constexpr unsigned carrying_axes[] = {pp, fsdp, dp_replicate, cp, tp, loss_axes, owner_axes};
+
+}  // namespace
+
+int carrying_communicators(const MeshShape& shape) {
+    return int(std::ranges::count_if(carrying_axes, [&](unsigned axes) { return shape.size(axes) > 1; })) +
+           (shape.size(fsdp) > 1 ? 1 : 0);
+}
+
 Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {
     require(world_.size() == shape_.ranks(), "the mesh needs as many ranks as its degrees say");
     const auto group = [&](unsigned axes, const std::string& name) {
@@ -188,19 +201,11 @@ const Communicator& Mesh::operator[](unsigned axes) const {
     return it->second;
 }
 
-// Stages send messages and data ranks exchange numbers of the host: neither axis carries tensors by itself.
-void Mesh::connect(const NcclLibrary& nccl) {
+void Mesh::connect(NcclWorld& nccl) {
     nccl_ = &nccl;
-    for (const unsigned axes :
-         {fsdp, unsigned(dp_replicate), unsigned(cp), unsigned(tp), loss_axes, owner_axes})
-        groups_.at(axes).connect(nccl);
-    gradient_reduction_->connect(nccl);
-}
-
-void Mesh::disconnect() {
-    nccl_ = nullptr;
-    for (auto& [axes, communicator] : groups_) communicator.disconnect();
-    gradient_reduction_->disconnect();
+    for (const unsigned axes : carrying_axes)
+        if (size(axes) > 1) groups_.at(axes).connect(nccl);
+    if (size(fsdp) > 1) gradient_reduction_->connect(nccl);
 }
 
 void Mesh::connect(Communicator& part) const {

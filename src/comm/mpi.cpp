@@ -104,14 +104,15 @@ int MpiRuntime::max_over_world(int value) const {
     return result;
 }
 
-int MpiRuntime::local_ranks_with(const std::string& text) const {
+MpiRuntime::Alike MpiRuntime::local_ranks_with(const std::string& text) const {
     MPI_Comm node = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
     const uint64_t own = std::hash<std::string>()(text);
     std::vector<uint64_t> all(static_cast<size_t>(local_size_));
     COEUS_CHECK_MPI(MPI_Allgather(&own, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, node));
     COEUS_CHECK_MPI(MPI_Comm_free(&node));
-    return int(std::count(all.begin(), all.end(), own));
+    return {int(std::count(all.begin(), all.end(), own)),
+            int(std::count(all.begin(), all.begin() + local_rank_, own))};
 }
 
 int world_rank() {

@@ -45,6 +45,7 @@ NcclLibrary load_nccl(const std::string& path) {
         throw ConfigError("{}: is NCCL {}; 2.13 or newer is needed", path, text_of(version));
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
+    nccl.comm_split = reinterpret_cast<decltype(nccl.comm_split)>(dlsym(library, "ncclCommSplit"));
     find("ncclCommDestroy", nccl.comm_destroy);
     find("ncclCommAbort", nccl.comm_abort);
     find("ncclCommGetAsyncError", nccl.comm_get_async_error);

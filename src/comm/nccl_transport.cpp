@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
-#include "coeus/comm/nccl.hpp"
-#include "coeus/comm/together.hpp"
+#include "coeus/comm/nccl_world.hpp"
+#include "message_carrier.hpp"
 #include "transport.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -25,40 +29,33 @@ nccl::DataType type_of(Dtype dtype) {
 // Calls are made by one thread at a time, on the GPU that it uses.
 class NcclTransport : public Transport {
 public:
-    NcclTransport(const Communicator& ranks, const NcclLibrary& nccl) : ranks_(ranks), nccl_(nccl) {
-        const auto here = Where::current();
-        nccl::UniqueId id = {};
-        on_first_rank(ranks, [&] { check(nccl_.get_unique_id(&id), "start", here); });
-        ranks.broadcast(Tensor(id.internal, Dtype::u8, {int64_t(sizeof id.internal)}), 0);
-        together(ranks, [&] {
-            check(nccl_.comm_init_rank(&connection_.comm, ranks.size(), id, ranks.rank()), "start", here);
-        });
-    }
+    NcclTransport(const Communicator& ranks, std::shared_ptr<const NcclConnection> connection)
+        : ranks_(ranks), connection_(std::move(connection)), nccl_(connection_->nccl) {}
 
     void all_reduce(Queue& queue, Tensor inout, Where where) override {
-        give("all_reduce", inout, where, [&] {
+        give("all_reduce", queue, inout, where, [&] {
             return nccl_.all_reduce(inout.data, inout.data, size_t(inout.count()), type_of(inout.dtype),
-                                    nccl::RedOp::sum, connection_.comm, queue.native());
+                                    nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
     void all_gather(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("all_gather", out, where, [&] {
+        give("all_gather", queue, out, where, [&] {
             return nccl_.all_gather(in.data, out.data, size_t(in.count()), type_of(in.dtype),
-                                    connection_.comm, queue.native());
+                                    connection_->comm, queue.native());
         });
     }
 
     void reduce_scatter(Queue& queue, Tensor out, Tensor in, Where where) override {
-        give("reduce_scatter", in, where, [&] {
+        give("reduce_scatter", queue, in, where, [&] {
             return nccl_.reduce_scatter(in.data, out.data, size_t(out.count()), type_of(out.dtype),
-                                        nccl::RedOp::sum, connection_.comm, queue.native());
+                                        nccl::RedOp::sum, connection_->comm, queue.native());
         });
     }
 
     void all_to_all(Queue& queue, Tensor out, Tensor in, Where where) override {
         const int64_t each = in.bytes() / ranks_.size();
-        give("all_to_all", in, where, [&] {
+        give("all_to_all", queue, in, where, [&] {
             return all_of([&](const auto& call) {
                 for (int peer = 0; peer < ranks_.size(); ++peer) {
                     call(send(queue, part(in, peer * each), each, peer));
@@ -69,7 +66,7 @@ public:
     }
 
     void send_receive(Queue& queue, Tensor sent, int to, Tensor received, int from, Where where) override {
-        give("send_receive", sent, where, [&] {
+        give("send_receive", queue, sent, where, [&] {
             return all_of([&](const auto& call) {
                 call(send(queue, sent.data, sent.bytes(), to));
                 call(receive(queue, received.data, received.bytes(), from));
@@ -82,45 +79,58 @@ public:
         calls();
     }
 
+    std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count) override;
+
+    // A message as it is given: to that rank, or from it.
+    struct Message {
+        bool sent;
+        Tensor tensor;
+        int peer, number;
+    };
+    // Begin together.
+    void exchange(Queue& queue, std::span<const Message> messages) {
+        give(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(), [&] {
+            return all_of([&](const auto& call) {
+                for (const auto& [sent, tensor, peer, number] : messages)
+                    call(sent ? send(queue, tensor.data, tensor.bytes(), peer)
+                              : receive(queue, tensor.data, tensor.bytes(), peer));
+            });
+        });
+    }
+
 private:
     using Result = nccl::Result;
-
-    // Its end waits for the other ranks, which may never come once something has failed.
-    struct Connection {
-        const NcclLibrary& nccl;
-        nccl::Comm comm = nullptr;
-        explicit Connection(const NcclLibrary& library) : nccl(library) {}
-        Connection(const Connection&) = delete;
-        Connection& operator=(const Connection&) = delete;
-        ~Connection() {
-            if (comm) std::uncaught_exceptions() > 0 ? nccl.comm_abort(comm) : nccl.comm_destroy(comm);
-        }
-    };
 
     // What is called while it lives begins at its end.
     class Group {
     public:
-        explicit Group(const NcclTransport& t) : transport_(t) {
-            t.check(t.nccl_.group_start(), "group", Where::current());
+        explicit Group(NcclTransport& t) : transport_(t) {
+            t.connection_->check(t.nccl_.group_start(), "group", Where::current());
+            t.in_group_ = true;
         }
         ~Group() noexcept(false) {
+            transport_.in_group_ = false;
             const Result result = transport_.nccl_.group_end();
-            if (std::uncaught_exceptions() == 0) transport_.check(result, "group", Where::current());
+            const Queue* queue = std::exchange(transport_.queue_of_group_, nullptr);
+            if (std::uncaught_exceptions() > 0) return;
+            transport_.connection_->check(result, "group", Where::current());
+            if (Watch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
         }
         Group(const Group&) = delete;
         Group& operator=(const Group&) = delete;
 
     private:
-        const NcclTransport& transport_;
+        NcclTransport& transport_;
     };
 
     static void* part(Tensor tensor, int64_t first) { return static_cast<std::byte*>(tensor.data) + first; }
 
     Result send(Queue& queue, const void* from, int64_t bytes, int peer) const {
-        return nccl_.send(from, size_t(bytes), nccl::DataType::uint8, peer, connection_.comm, queue.native());
+        return nccl_.send(from, size_t(bytes), nccl::DataType::uint8, peer, connection_->comm,
+                          queue.native());
     }
     Result receive(Queue& queue, void* to, int64_t bytes, int peer) const {
-        return nccl_.receive(to, size_t(bytes), nccl::DataType::uint8, peer, connection_.comm,
+        return nccl_.receive(to, size_t(bytes), nccl::DataType::uint8, peer, connection_->comm,
                              queue.native());
     }
 
@@ -140,35 +150,94 @@ private:
 
     // Errors of earlier work are met here at the latest: what was given to a queue returns at once.
     template <class Call>
-    void give(const char* operation, const Tensor& largest, const Where& where, const Call& call) {
+    void give(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
+              const Call& call) {
         CommunicationObserver* observer = ranks_.observer();
         const int64_t event =
             observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where) : 0;
         Result earlier = Result::success;
-        check(nccl_.comm_get_async_error(connection_.comm, &earlier), operation, where);
-        check(earlier, operation, where);
-        check(call(), operation, where);
+        require(connection_->comm != nullptr, "a communicator is used after its world has ended");
+        connection_->check(nccl_.comm_get_async_error(connection_->comm, &earlier), operation, where);
+        connection_->check(earlier, operation, where);
+        begin_watch(operation, queue, largest.bytes());
+        connection_->check(call(), operation, where);
+        if (connection_->line && !in_group_) connection_->line->end(&queue);
         if (observer) observer->end(event);
     }
 
-    void check(Result result, const char* operation, const Where& where) const {
-        if (result == Result::success) return;
-        const char* last = nccl_.get_last_error(connection_.comm);
-        throw SystemError(
-            fmt::format("NCCL: {} between the ranks of {}: {}{}{}", operation, ranks_.name(),
-                        nccl_.get_error_string(result), last && *last ? ": " : "", last ? last : ""),
-            where);
+    // A group is one operation, by the name of its first.
+    void begin_watch(const char* operation, const Queue& queue, int64_t bytes) {
+        if (!connection_->line || queue_of_group_) return;
+        connection_->line->begin(operation, bytes, &queue);
+        if (in_group_) queue_of_group_ = &queue;
     }
 
     const Communicator& ranks_;
+    std::shared_ptr<const NcclConnection> connection_;
     const NcclLibrary& nccl_;
-    Connection connection_{nccl_};
+    bool in_group_ = false;
+    const Queue* queue_of_group_ = nullptr;  // of its first call, where someone watches
 };
+
+// All messages of a rank are given to one queue, in the order of its program; the computation waits for its
+// own receives. They cannot wait for each other in a circle: the rows of a lowered timetable are parts of one
+// sequence of messages and computations in which each comes after all that it needs, and a message needs
+// those before it in both rows (prove_unbuffered with Queues::one, where computations wait for all messages
+// before them too). The host waits as little: NCCL connects two ranks at their first message, inside the
+// call, which both make in that order. So an order of messages is all that channels need to become; two of
+// opposite directions begin together only where both ends give them so (ProgramStep::with_next), since NCCL
+// has to be told the same directions by both.
+class NcclMessages : public MessageCarrier {
+public:
+    NcclMessages(NcclTransport& transport, Exec& computation, int count)
+        : transport_(transport),
+          computation_(computation),
+          queue_(computation.device->make_queue()),
+          points_(size_t(count)) {
+        given_.reserve(size_t(count));
+    }
+
+    void send(int number, Tensor tensor, int peer, int /*channel*/) override {
+        given_.push_back({true, tensor, peer, number});
+    }
+    void receive(int number, Tensor tensor, int peer, int /*channel*/) override {
+        given_.push_back({false, tensor, peer, number});
+    }
+
+    void start() override {
+        if (given_.empty()) return;
+        queue_->wait_for(*computation_.queue, computation_.queue->mark());
+        transport_.exchange(*queue_, given_);
+        const int64_t point = queue_->mark();
+        for (const NcclTransport::Message& message : given_) points_[size_t(message.number)] = point;
+        given_.clear();
+    }
+
+    void wait(int number) override {
+        const auto is_it = [number](const NcclTransport::Message& message) {
+            return message.number == number;
+        };
+        if (std::ranges::any_of(given_, is_it)) start();
+        computation_.queue->wait_for(*queue_, points_[size_t(number)]);
+    }
+
+private:
+    NcclTransport& transport_;
+    Exec& computation_;
+    std::unique_ptr<Queue> queue_;
+    std::vector<int64_t> points_;  // of the queue, behind each message
+    std::vector<NcclTransport::Message> given_;
+};
+
+std::unique_ptr<MessageCarrier> NcclTransport::make_messages(Exec& computation, int count) {
+    return std::make_unique<NcclMessages>(*this, computation, count);
+}
 
 }  // namespace
 
-std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks, const NcclLibrary& nccl) {
-    return std::make_unique<NcclTransport>(ranks, nccl);
+std::unique_ptr<Transport> make_nccl_transport(const Communicator& ranks,
+                                               std::shared_ptr<const NcclConnection> connection) {
+    return std::make_unique<NcclTransport>(ranks, std::move(connection));
 }
 
 }  // namespace coeus

@@ -39,6 +39,24 @@ public:
                 n += hwloc_bitmap_intersects(core->cpuset, bound_);
         return std::max(1, n);
     }
+    // A run of cores.
+    struct Cores {
+        int first = 0, count = 0;
+    };
+    // The longest run of those whose processors are all in the list, if it is a part of the machine.
+    Cores cores_of(const std::string& processors) const {
+        hwloc_bitmap_t set = hwloc_bitmap_alloc();
+        Cores found, run;
+        if (!processors.empty() && hwloc_bitmap_list_sscanf(set, processors.c_str()) == 0)
+            for (int i = 0; i < cores(); ++i) {
+                const hwloc_obj_t core = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_CORE, unsigned(i));
+                const bool inside = core && hwloc_bitmap_isincluded(core->cpuset, set);
+                run = inside ? Cores{run.count > 0 ? run.first : i, run.count + 1} : Cores{};
+                if (run.count > found.count) found = run;
+            }
+        hwloc_bitmap_free(set);
+        return found.count < cores() ? found : Cores{};
+    }
     std::string binding() const {
         char* text = nullptr;
         if (hwloc_bitmap_list_asprintf(&text, bound_) < 0) return "";
@@ -64,13 +82,26 @@ private:
 
 }  // namespace
 
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing) {
+std::string processors_near(const std::string& bus_id, const std::filesystem::path& root) {
+    std::string list;
+    if (!bus_id.empty())
+        std::getline(std::ifstream(root / "sys/bus/pci/devices" / bus_id / "local_cpulist"), list);
+    return list;
+}
+
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing, const NearDevice& near) {
     const Topology topology;
     CpuShare share;
     share.cores = topology.bound_cores();
     share.machine_cores = topology.cores();
     share.bound = share.cores < share.machine_cores;
     share.sharing = share.bound ? sharing : local_size;
+    // where something has bound the process, it has its reasons
+    const Topology::Cores nearby = share.bound ? Topology::Cores{} : topology.cores_of(near.processors);
+    if (nearby.count > 0) {
+        share.cores = nearby.count;
+        share.sharing = near.ranks;
+    }
     const char* environment = std::getenv("OMP_NUM_THREADS");
     if (wanted > 0) {
         share.threads = wanted;
@@ -80,10 +111,16 @@ CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing) {
         share.reason = "OMP_NUM_THREADS";
     } else {
         share.threads = std::max(1, share.cores / share.sharing);
-        share.reason = share.bound ? fmt::format("bound to {} of {} cores", share.cores, share.machine_cores)
-                                   : fmt::format("{} cores", share.cores);
+        share.reason = share.bound
+                           ? fmt::format("bound to {} of {} cores", share.cores, share.machine_cores)
+                           : fmt::format("{} cores{}", share.cores, nearby.count > 0 ? " near the GPU" : "");
         if (!share.bound || sharing > 1)
             share.reason += fmt::format(" / {} {}", share.sharing, share.sharing == 1 ? "rank" : "ranks");
+    }
+    if (nearby.count > 0) {
+        if (share.threads * near.ranks <= nearby.count)
+            share.first_core = nearby.first + near.number * share.threads;
+        return share;
     }
     // a rank alone stays free: other programs of this host may have cores of their own
     if (!share.bound && local_size > 1 && share.threads * local_size <= share.cores)

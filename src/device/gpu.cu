@@ -130,6 +130,26 @@ private:
     std::atomic<int64_t> given_ = 0;
 };
 
+class GpuEvent : public Event {
+public:
+    explicit GpuEvent(int gpu) : gpu_(gpu) {
+        COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    }
+    ~GpuEvent() override { cudaEventDestroy(event_); }
+    void record(const Queue& queue) override {
+        COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
+    }
+    // one that a graph has captured says nothing; a thread that used no GPU yet would take memory of another
+    bool passed() const override {
+        cudaSetDevice(gpu_);
+        return cudaEventQuery(event_) != cudaErrorNotReady;
+    }
+
+private:
+    int gpu_;
+    cudaEvent_t event_ = nullptr;
+};
+
 class Gpu : public Device {
 public:
     explicit Gpu(int number) : number_(number) {
@@ -146,6 +166,7 @@ public:
     const Memory& memory() const override { return memory_; }
     const Memory& staging() const override { return pinned_; }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<GpuQueue>(number_); }
+    std::unique_ptr<Event> make_event() const override { return std::make_unique<GpuEvent>(number_); }
     void copy(void* to, const void* from, int64_t bytes) const override {
         COEUS_CHECK_CUDA(cudaDeviceSynchronize());
         COEUS_CHECK_CUDA(cudaMemcpy(to, from, size_t(bytes), cudaMemcpyDefault));

@@ -39,6 +39,7 @@ void RingExchange::pass_on(Tensor here, Tensor coming) const {
     const int ranks = cp_.size(), rank = cp_.rank();
     messages_->receive(1, coming, (rank + ranks - 1) % ranks, 0);
     messages_->send(0, here, (rank + 1) % ranks, 0);
+    messages_->start();  // together: each waits for its neighbour's other one
 }
 
 // What was not hidden behind the computation.

@@ -100,6 +100,7 @@ void Executor::run(const Program& program, Tensor flow, const ContextOf& context
         } else {
             messages_->receive(step.message, slot(step.slot, flow), action.peer, action.channel());
         }
+        if (!step.with_next) messages_->start();
     }
     messages_->wait_for_all();
 }

@@ -30,10 +30,11 @@ public:
         flows_.resize(size_t(placement.stages()) * size_t(microbatches));
     }
 
-    void add(const Action& action) {
+    void add(const Action& action, bool with_next) {
         ProgramStep step = {
             .action = action,
-            .stage = int(std::ranges::find(program_.stages, action.stage) - program_.stages.begin())};
+            .stage = int(std::ranges::find(program_.stages, action.stage) - program_.stages.begin()),
+            .with_next = with_next};
         switch (action.kind) {
             case ActionKind::forward: forward(step); break;
             case ActionKind::backward:
@@ -159,11 +160,46 @@ private:
     std::deque<Free> free_slots_;
 };
 
-Program written(const Placement& placement, int microbatches, int rank, const Row& row) {
+// The other end of a message of this rank.
+Action other_end(const Action& message, int rank) {
+    using enum ActionKind;
+    switch (message.kind) {
+        case send_forward: return {receive_forward, message.stage + 1, message.microbatch, rank};
+        case receive_forward: return {send_forward, message.stage - 1, message.microbatch, rank};
+        case send_backward: return {receive_backward, message.stage - 1, message.microbatch, rank};
+        default: return {send_backward, message.stage + 1, message.microbatch, rank};
+    }
+}
+
+bool is_message(const Cell& cell) {
+    return cell.size() == 1 && !cell[0].computes();
+}
+
+// The places of a row whose message can begin together with the next: between the same two ranks, in opposite
+// directions, next to each other in both rows, and in no pair with the one before. The other rank finds the
+// same. As one event they take the place of both in the sequence of which all rows are parts: nothing comes
+// between them.
+std::vector<bool> with_next(const Timetable& lowered, int rank) {
+    const Row& row = lowered.rows[size_t(rank)];
+    std::vector<bool> together(row.size());
+    for (size_t i = 0; i + 1 < row.size(); ++i) {
+        if ((i > 0 && together[i - 1]) || !is_message(row[i]) || !is_message(row[i + 1])) continue;
+        const Action first = row[i][0], second = row[i + 1][0];
+        if (first.peer != second.peer || first.sends() == second.sends()) continue;
+        const Row& theirs = lowered.rows[size_t(first.peer)];
+        const auto found = std::ranges::find(theirs, Cell(other_end(first, rank)));
+        together[i] = found != theirs.end() && found + 1 != theirs.end() &&
+                      *(found + 1) == Cell(other_end(second, rank));
+    }
+    return together;
+}
+
+Program written(const Placement& placement, int microbatches, int rank, const Row& row,
+                const std::vector<bool>& together) {
     const auto write = [&](int slots) {
         Writer writer(placement, microbatches, rank, slots);
-        for (const Cell& cell : row)
-            for (const Action& action : cell) writer.add(action);
+        for (size_t i = 0; i < row.size(); ++i)
+            for (const Action& action : row[i]) writer.add(action, together[i]);
         return writer.program();
     };
     const Program counted = write(0);
@@ -174,7 +210,8 @@ Program written(const Placement& placement, int microbatches, int rank, const Ro
 
 Program program_of(const Timetable& table, int rank) {
     const Timetable lowered = lower(table);
-    return written(table.placement, table.microbatches, rank, lowered.rows[size_t(rank)]);
+    return written(table.placement, table.microbatches, rank, lowered.rows[size_t(rank)],
+                   with_next(lowered, rank));
 }
 
 Program forward_program(const Placement& placement, int rank) {
@@ -188,7 +225,7 @@ Program forward_program(const Placement& placement, int rank) {
         row.emplace_back(Action{forward, stage, 0});
         if (peer(stage + 1) != rank) row.emplace_back(Action{send_forward, stage, 0, peer(stage + 1)});
     }
-    return written(placement, 1, rank, row);
+    return written(placement, 1, rank, row, std::vector<bool>(row.size()));
 }
 
 }  // namespace coeus

@@ -82,6 +82,7 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
         {"cache of keys and values", cache},
         {"copies for checkpoints", copies},
         {"buffers of libraries", libraries},
+        {"buffers of NCCL (estimate)", nccl},
     };
     std::erase_if(all, [](const auto& term) { return term.second == 0; });
     std::stable_sort(all.begin(), all.end(),
@@ -196,6 +197,12 @@ int64_t library_bytes(Dtype compute, int ranks) {
     const int64_t products = int64_t(compute == Dtype::f64 ? 2 : compute == Dtype::f32 ? 12 : 7) << 20;
     const int64_t peers = std::min(ranks - 1, 16);
     return products + peers * (768 << 10);
+}
+
+int64_t nccl_bytes(int communicators) {
+    constexpr int64_t channels = 16, simple = int64_t(4) << 20, ll = 8 * 512 * 8 * 16,
+                      ll128 = 120 * 640 * 8 * 8;
+    return communicators * channels * (simple + ll + ll128);
 }
 
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads, Backend backend) {

@@ -126,6 +126,8 @@ void Engine::plan_for_gpu(int64_t token_ids) {
     plan_.on_host = plan_.reduction + plan_.copies + plan_.batches;
     plan_.reduction = plan_.copies = plan_.libraries = 0;
     plan_.batches = token_ids;
+    if (options_.nccl)
+        plan_.nccl = nccl_bytes(carrying_communicators(options_.mesh) + (decoder_.shared_table() ? 1 : 0));
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {

@@ -92,8 +92,16 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.backend = backend_from_deck(config);
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
+    options.nccl = transport.nccl.has_value();
     options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);
+    return options;
+}
+
+EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                             int rank, int threads) {
+    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{});
+    options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
     return options;
 }
 

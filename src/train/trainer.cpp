@@ -20,8 +20,9 @@
 #include "coeus/train/report.hpp"
 #include "coeus/train/setup.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <exception>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -45,6 +46,25 @@ void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
     if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
 }
 
+// Of this rank, near its device. Collective.
+CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime& mpi) {
+    const int sharing = mpi.local_ranks_with(cpu_binding()).ranks;
+    NearDevice near = {.processors = processors_near(device.bus_id())};
+    const MpiRuntime::Alike alike = mpi.local_ranks_with(near.processors);
+    near.ranks = alike.ranks;
+    near.number = alike.number;
+    return share_of_cpu(int(config.training.threads), mpi.local_rank(), mpi.local_size(), sharing, near);
+}
+
+// At once: what this rank waits for may never come. The other ranks end with it, and NCCL's kernels with
+// their processes.
+void end_process(const std::string& message) {
+    log::error("{}", message);
+    log::flush();
+    end_mpi_after_error(int(ExitCode::system), false);
+    std::_Exit(int(ExitCode::system));
+}
+
 // Rows [first, first + count) of a step's batch.
 LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
     const auto rows = [&](std::span<const int32_t> all) {
@@ -64,8 +84,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
       device_(config_, Communicator::world("devices"), mpi.local_rank(), mpi.local_size()),
       mesh_(Communicator::world("world"), mesh_shape(config_, mpi.world_size())),
       folder_(config_, mesh_.world()),
-      cpu_(share_of_cpu(int(config_.training.threads), mpi.local_rank(), mpi.local_size(),
-                        mpi.local_ranks_with(cpu_binding()))),
+      cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_)),
       engine_(model_, engine_options(config_, model_, mesh_.shape(), mesh_.world().rank(), cpu_.threads,
                                      device_.transport())),
@@ -109,12 +128,13 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 log::info("Hint: {}", advice);
     }
     require_all_fit(limit);
-    if (const auto& nccl = device_.transport().nccl) mesh_.connect(*nccl);
+    if (const auto& library = device_.transport().nccl) connect_by_nccl(*library, mpi.host());
     engine_.allocate(mesh_, device_.device());
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
     if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
         !attention.empty() && first_rank())
         log::info("Attention by {}", attention);
+    if (nccl_) log::debug("NCCL: {}", nccl_->text());
     peak_flops_ = measure_peak(mpi.local_size());
     if (const Device& device = device_.device(); !device.is_host())
         gpu_monitor_ = GpuMonitor::of_bus_id(device.bus_id());
@@ -136,9 +156,16 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     });
 }
 
-// After an error, queues would wait for collectives that other ranks never come to.
-Trainer::~Trainer() {
-    if (std::uncaught_exceptions() > 0) mesh_.disconnect();
+void Trainer::connect_by_nccl(const NcclLibrary& library, const std::string& host) {
+    const Device& device = device_.device();
+    watch_.emplace(Watch::Settings{
+        .who = fmt::format("rank {} on host {}, GPU {}", mesh_.world().rank(), host, device.bus_id()),
+        .fail = end_process});
+    watch_->allow(double(config_.comm.init_timeout_seconds), "comm.init_timeout_seconds");
+    // the host does not see what a graph is at: a step is one operation, and takes as long as others did
+    if (engine_.options().graphs) steps_by_graph_.emplace(*watch_, mesh_.world().name(), nullptr, nullptr);
+    watch_->start();
+    mesh_.connect(nccl_.emplace(library, mesh_.world(), device, &*watch_));
 }
 
 // FLOP/s of this rank's part of its device, if known. All ranks of a host measure together, as they compute
@@ -279,8 +306,14 @@ void Trainer::run() {
                              engine_.exec().observer);
         const Timer timer;
         const StepBatch batch = loader.next();
+        const bool watched = steps_by_graph_ && done > 0;
+        if (watched) steps_by_graph_->begin("step", 0, nullptr, 2 * slowest_step_);
         train_step(batch);
+        if (watched) steps_by_graph_->end(nullptr);
         const double seconds = timer.seconds();
+        slowest_step_ = std::max(slowest_step_, seconds);
+        if (watch_ && done == 0)
+            watch_->allow(double(config_.comm.train_timeout_seconds), "comm.train_timeout_seconds");
         if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
         snapshot.reset();
         if (traces_) traces_->end(step_ + 1);

@@ -82,6 +82,7 @@ std::set<coeus_emulated_stream*> streams;
 std::vector<coeus_emulated_graph*> recordings;  // under way
 size_t recorded = 0, launched = 0;              // graphs until now
 std::map<void*, size_t> device_memory;
+std::function<void(bool again)> told_of_waiting = [](bool) {};
 
 void protect(int how) {
     for (const auto& [memory, bytes] : device_memory) mprotect(memory, bytes, how);
@@ -135,10 +136,12 @@ void run_until(const Done& done) {
     std::unique_lock lock(mutex);
     while (!done()) {
         if (coeus_emulated_stream* stream = next_stream()) {
+            told_of_waiting(false);
             const Access access;
             for (; stream; stream = done() ? nullptr : next_stream()) run_one(*stream);
         } else {  // other threads may give work meanwhile
             lock.unlock();
+            told_of_waiting(true);
             std::this_thread::yield();
             lock.lock();
         }
@@ -162,6 +165,10 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
     const std::lock_guard lock(mutex);
     stream->items.push_back({.work = std::move(work), .ready = std::move(ready)});
+}
+
+void on_waiting(std::function<void(bool again)> told) {
+    told_of_waiting = std::move(told);
 }
 
 void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_stream*)> begin) {
@@ -197,6 +204,7 @@ const char* cudaGetErrorString(cudaError_t status) {
         case cudaErrorInvalidValue: return "invalid argument";
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorNotReady: return "device not ready";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorStreamCaptureInvalidated:
             return "operation failed due to a previous error during capture";
@@ -455,4 +463,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     }
     run_until([event, times] { return event->done >= times; });
     return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    const std::lock_guard lock(mutex);
+    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }

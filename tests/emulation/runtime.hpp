@@ -27,6 +27,11 @@ void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_
 
 /// Launches of graphs until now.
 size_t graph_launches();
+
+/// Who is told, from now on, that the host waits and nothing can run but what others outside hold up: `again`
+/// and again; false when work has run. It may throw, out of the wait.
+void on_waiting(std::function<void(bool again)> told);
+
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
 /// Allocations of device or pinned memory until now.

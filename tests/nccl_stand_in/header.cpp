@@ -31,6 +31,10 @@ constexpr bool called_alike<Ours (*)(OurArguments...), Theirs (*)(TheirArguments
 CALLED_ALIKE(get_version, ncclGetVersion);
 CALLED_ALIKE(get_unique_id, ncclGetUniqueId);
 CALLED_ALIKE(comm_init_rank, ncclCommInitRank);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+CALLED_ALIKE(comm_split, ncclCommSplit);
+static_assert(nccl::no_color == NCCL_SPLIT_NOCOLOR);
+#endif
 CALLED_ALIKE(comm_destroy, ncclCommDestroy);
 CALLED_ALIKE(comm_abort, ncclCommAbort);
 CALLED_ALIKE(comm_get_async_error, ncclCommGetAsyncError);

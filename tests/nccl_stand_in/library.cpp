@@ -12,6 +12,9 @@ extern "C" int ncclGetVersion(int* version) {
 }
 STAND_IN(ncclGetUniqueId)
 STAND_IN(ncclCommInitRank)
+#if STAND_IN_VERSION >= 21800
+STAND_IN(ncclCommSplit)
+#endif
 STAND_IN(ncclCommDestroy)
 STAND_IN(ncclCommAbort)
 STAND_IN(ncclCommGetAsyncError)

@@ -3,10 +3,13 @@
 
 #include "coeus/base/types.hpp"
 #include "emulation/runtime.hpp"
+#include "nccl_stand_in/dead_lock.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -24,7 +27,7 @@ struct OpaqueComm {
     int collectives = 0;                // given until now
     std::map<int, int> sent, received;  // messages to and from each rank, given until now
     int given = 0, done = 0;            // launches
-    bool aborted = false;               // what is left of them does nothing
+    std::atomic<bool> aborted = false;  // what is left of them does nothing
 };
 
 }  // namespace coeus::nccl
@@ -81,8 +84,9 @@ struct Launch {
 
 MPI_Comm world = MPI_COMM_NULL;
 std::recursive_mutex mutex;
+std::vector<std::shared_ptr<Launch>> under_way;
 std::set<Comm> live;
-int made = 0, aborted = 0, launches = 0;
+int made = 0, aborted = 0, launches = 0, splits = 0;
 Result next_failure = Result::success, state = Result::success;
 std::string last_error;
 thread_local int depth = 0;
@@ -152,7 +156,7 @@ void for_each_peer(const Launch& launch, const Call& call, const Each& each) {
     for (int peer = 0; peer < int(launch.comm->world_ranks.size()); ++peer) each(peer);
 }
 
-// Reads what goes out and tells the peers what is meant.
+// Reads what goes out and tells the peers what is meant: a rank that gives has its peer before it goes on.
 void begin(Launch& launch) {
     for (Call& call : launch.calls) {
         const int tag = tag_of(launch, call, false);
@@ -171,8 +175,8 @@ void begin(Launch& launch) {
             MPI_Irecv(&t.theirs, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
                       &launch.requests.emplace_back());
         for (Transfer& t : call.out)
-            MPI_Isend(&t.own, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
-                      &launch.requests.emplace_back());
+            MPI_Issend(&t.own, sizeof(Header), MPI_BYTE, rank_of(t.peer), t.tag, world,
+                       &launch.requests.emplace_back());
     }
 }
 
@@ -208,6 +212,32 @@ void finish(Launch& launch) {
         }
     }
     ++launch.comm->done;
+    std::erase_if(under_way, [&](const auto& other) { return other.get() == &launch; });
+}
+
+std::string text_of(const Launch& launch) {
+    std::string text;
+    for (const Call& call : launch.calls) {
+        text += text.empty() ? "" : ", ";
+        if (call.header.kind != Kind::message)
+            text += text_of(call.header);
+        else
+            text += fmt::format("{} {} rank {}", call.sends ? "a send" : "a receive",
+                                call.sends ? "to" : "from", call.peer);
+    }
+    return text;
+}
+
+// Whoever waits for a stream is told where that is for good.
+void find_dead_lock(DeadLock& dead_lock, bool again) {
+    if (!dead_lock.look(again, !under_way.empty())) return;
+    std::string text;
+    for (const auto& launch : under_way) {
+        launch->comm->aborted = true;
+        if (text.empty()) text = text_of(*launch);
+    }
+    under_way.clear();
+    throw std::runtime_error("NCCL stand-in: the ranks wait for each other; this one for " + text);
 }
 
 // Each launch of a graph that recorded one is another one.
@@ -215,6 +245,7 @@ void issue(const Launch& calls, coeus_emulated_stream* stream) {
     const std::lock_guard lock(mutex);
     const auto l = std::make_shared<Launch>(calls);
     ++launches;
+    under_way.push_back(l);
     l->number = l->comm->given++;
     for (Call& call : l->calls) {
         if (call.header.kind != Kind::message)
@@ -323,6 +354,45 @@ Result comm_init_rank(Comm* comm, int ranks, UniqueId id, int rank) {
     return Result::success;
 }
 
+// Every rank of the parent tells every other its colour, and an id of which that of the part's first is
+// taken.
+Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
+    if (!live.contains(parent)) return misuse("the communicator is not one");
+    if (config) return misuse("the parent's configuration is taken");
+    struct Place {
+        int color, key, id, rank;
+    };
+    Place own = {color, key, 0, 0};
+    int size = 0;
+    MPI_Comm_rank(world, &own.rank);
+    MPI_Comm_size(world, &size);
+    own.id = made++ * size + own.rank;
+    const int tag = parent->id * 2048 + 1023;  // as above
+    std::vector<MPI_Request> requests;
+    std::vector<Place> places(parent->world_ranks.size()), together;
+    for (size_t i = 0; i < places.size(); ++i) {
+        const int other = parent->world_ranks[i];
+        MPI_Irecv(&places[i], sizeof(Place), MPI_BYTE, other, tag, world, &requests.emplace_back());
+        MPI_Isend(&own, sizeof(Place), MPI_BYTE, other, tag, world, &requests.emplace_back());
+    }
+    MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    ++splits;
+    *part = nullptr;
+    if (color == no_color) return Result::success;
+    for (const Place& place : places)
+        if (place.color == color) together.push_back(place);
+    std::ranges::stable_sort(together, {}, &Place::key);
+    auto made_now = std::make_unique<OpaqueComm>();
+    made_now->id = together.front().id;
+    for (const Place& place : together) {
+        if (place.rank == own.rank) made_now->rank = int(made_now->world_ranks.size());
+        made_now->world_ranks.push_back(place.rank);
+    }
+    *part = made_now.release();
+    live.insert(*part);
+    return Result::success;
+}
+
 Result comm_destroy(Comm comm) {
     if (live.erase(comm) == 0) return misuse("the communicator is not one");
     if (comm->given != comm->done) return misuse("the communicator has work left");
@@ -333,6 +403,7 @@ Result comm_destroy(Comm comm) {
 Result comm_abort(Comm comm) {
     ++aborted;
     if (live.contains(comm)) comm->aborted = true;  // its work refers to it
+    std::erase_if(under_way, [&](const auto& launch) { return launch->comm == comm; });
     return live.erase(comm) > 0 ? Result::success : misuse("the communicator is not one");
 }
 
@@ -421,10 +492,15 @@ struct Locked<function> {
 }  // namespace
 
 const NcclLibrary& nccl_stand_in() {
-    if (world == MPI_COMM_NULL) MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    if (world == MPI_COMM_NULL) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &world);
+        static DeadLock dead_lock(world);
+        emulation::on_waiting([](bool again) { find_dead_lock(dead_lock, again); });
+    }
     static const NcclLibrary library = {.get_version = get_version,
                                         .get_unique_id = get_unique_id,
                                         .comm_init_rank = comm_init_rank,
+                                        .comm_split = comm_split,
                                         .comm_destroy = comm_destroy,
                                         .comm_abort = comm_abort,
                                         .comm_get_async_error = comm_get_async_error,
@@ -440,12 +516,29 @@ const NcclLibrary& nccl_stand_in() {
     return library;
 }
 
+const NcclLibrary& nccl_stand_in_without_split() {
+    static const NcclLibrary library = [] {
+        NcclLibrary whole = nccl_stand_in();
+        whole.comm_split = nullptr;
+        return whole;
+    }();
+    return library;
+}
+
+int nccl_splits() {
+    return splits;
+}
+
 int nccl_live() {
     return int(live.size());
 }
 
 int nccl_aborted() {
     return aborted;
+}
+
+void nccl_abort_all() {
+    for (const Comm comm : live) comm->aborted = true;
 }
 
 int nccl_launches() {

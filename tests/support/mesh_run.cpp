@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/mesh_run.hpp"
 
+#include "coeus/comm/nccl_world.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace coeus::test {
 
@@ -114,7 +116,12 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
                                   double loss_tolerance, double gradient_tolerance) {
     Mesh mesh(world.split(0, "world"), c.mesh);
-    if (c.nccl) mesh.connect(*c.nccl);
+    std::optional<MeshRun> with_queues;
+    std::string overdue;
+    Watch watch({.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
+    watch.allow(1e9, "no time-out");
+    std::optional<NcclWorld> nccl;  // ends before these
+    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device, &watch));
     MeshCase whole = c;
     whole.mesh = {};
     whole.pipeline = {};
@@ -122,7 +129,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.graphs = false;
     whole.validated = c.validation_batch();
     whole.local_batches = c.local_batches * c.mesh.size(dp);
-    MeshRun many(c, mesh), one(whole, mesh_of_one());
+    MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
     std::string lines;
     const auto compare_all = [&](const char* what, Tensor Storage::*kind, int64_t step) {
         const auto is = many.whole(kind), should = one.whole(kind);
@@ -158,6 +165,9 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     compare_bytes("activations", &MemoryPlan::activations);
     compare_bytes("temporaries", &MemoryPlan::temporaries);
     compare_bytes("workspace", &MemoryPlan::workspace);
+    watch.allow(-1, "all has ended");
+    watch.look();
+    lines += overdue;
     // a rank that sees nothing wrong agrees with one that does
     if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
         lines = "another rank differs\n";

@@ -36,7 +36,7 @@ public:
     virtual void end(int64_t event) = 0;
 };
 
-struct NcclLibrary;
+class NcclWorld;
 class Transport;
 
 class Communicator {
@@ -81,12 +81,10 @@ public:
     void send_receive(Tensor sent, int to, Tensor received, int from, Where where = Where::current()) const;
     void broadcast(Tensor inout, int root, Where where = Where::current()) const;
 
-    /// Tensors of a GPU, which this thread uses, go by NCCL from now on. Collective; the communicator stays
-    /// where it is. CollectiveError with what NCCL says where it cannot.
-    void connect(const NcclLibrary& nccl);
-    /// No longer. While an exception is on its way, work that waits for other ranks is abandoned, so that its
-    /// queue can end.
-    void disconnect();
+    /// Tensors of the GPU, and messages of its PointToPoints to come, go by NCCL from now on, until `nccl`
+    /// ends. Collective over the world of `nccl`; the communicator stays where it is. CollectiveError with
+    /// what NCCL says where it cannot.
+    void connect(NcclWorld& nccl);
     /// The same where the Exec runs; of one communicator always by the same device.
     void all_reduce(Exec& exec, Tensor inout, Where where = Where::current()) const;
     void all_gather(Exec& exec, Tensor out, Tensor in, Where where = Where::current()) const;
@@ -119,6 +117,8 @@ private:
     void sum_by_pieces(Tensor inout) const;
     void largest(Tensor inout) const;
     Transport& transport(const Exec& exec) const;
+    using Exchange = void (Transport::*)(Queue& queue, Tensor out, Tensor in, Where where);
+    void carry(Exec& exec, Exchange exchange, Tensor out, Tensor in, Where where) const;
     std::unique_ptr<Handle> handle_;
     std::string name_;
     int rank_ = 0, size_ = 1;

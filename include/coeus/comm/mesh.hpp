@@ -45,6 +45,9 @@ struct MeshShape {
     std::string groups_text() const;
 };
 
+/// Communicators of a mesh that carry tensors between more than one rank.
+int carrying_communicators(const MeshShape& shape);
+
 /// Fills in dp_shard = -1 (what is left over) and checks that the product is `ranks`. The degrees are those
 /// of the deck. Throws ConfigError naming the degrees, the rule and the nearest settings that work.
 MeshShape resolve_mesh(MeshShape degrees, int ranks);
@@ -66,9 +69,8 @@ public:
     /// A second communicator over dp_shard x cp: gradients are reduced while weights are gathered.
     const Communicator& gradient_reduction() const { return *gradient_reduction_; }
     /// Tensors of this rank's GPU go by NCCL from now on: connects the communicators that carry any, in one
-    /// order, the same on every rank. Collective. The library outlives the mesh, which stays where it is.
-    void connect(const NcclLibrary& nccl);
-    void disconnect();
+    /// order, the same on every rank. Collective. The mesh stays where it is.
+    void connect(NcclWorld& nccl);
     /// Connects one that was split from one of the mesh's, where these are connected.
     void connect(Communicator& part) const;
     /// From now on; null: nobody. The observer is borrowed.
@@ -79,7 +81,7 @@ private:
     Communicator world_;
     std::map<unsigned, Communicator> groups_;
     std::unique_ptr<Communicator> gradient_reduction_;
-    const NcclLibrary* nccl_ = nullptr;
+    NcclWorld* nccl_ = nullptr;
 };
 
 /// The mesh of one process alone, made once.

@@ -28,6 +28,7 @@ enum class Result : int {
 };
 enum class DataType : int { uint8 = 1, int32 = 2, int64 = 4, float32 = 7, float64 = 8, bfloat16 = 9 };
 enum class RedOp : int { sum };
+constexpr int no_color = -1;  ///< of a rank that is in no part of a split
 
 }  // namespace nccl
 
@@ -37,6 +38,8 @@ struct NcclLibrary {
     Result (*get_version)(int* version) = nullptr;
     Result (*get_unique_id)(nccl::UniqueId* id) = nullptr;
     Result (*comm_init_rank)(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) = nullptr;
+    /// From 2.18 on, else null. `config` null: as the parent's.
+    Result (*comm_split)(nccl::Comm parent, int color, int key, nccl::Comm* part, void* config) = nullptr;
     Result (*comm_destroy)(nccl::Comm comm) = nullptr;
     Result (*comm_abort)(nccl::Comm comm) = nullptr;
     Result (*comm_get_async_error)(nccl::Comm comm, Result* error) = nullptr;

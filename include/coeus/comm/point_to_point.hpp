@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // PointToPoint: sends and receives between single ranks that run beside the computation. Each has a number,
 // by which it is waited for. Those of one channel between two ranks arrive in the order in which they were
-// sent; channels do not wait for each other.
+// sent. By MPI channels do not wait for each other; by NCCL, which has none, all messages of a rank are one
+// line of work: each must be given in the same order by both ends, and in an order in which messages that
+// wait for each other could all be sent one after the other.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
 
+#include <vector>
+
 namespace coeus {
+
+class MessageCarrier;
 
 enum class Sends : uint8_t {
     standard,    ///< MPI may buffer them
@@ -19,31 +25,39 @@ class PointToPoint {
 public:
     /// Numbers 0 to `count` - 1. `ranks` must outlive it; where it is planned, nothing is sent.
     PointToPoint(const Communicator& ranks, int count, Sends sends);
-    /// Of tensors where `exec` runs, which must outlive it: on a GPU they pass through pinned memory, taken
-    /// by the first message of each number.
+    /// Of tensors where `exec` runs, which must outlive it. On a GPU they go by NCCL where `ranks` is
+    /// connected, as work of a queue for which the computation's waits; else through pinned memory, taken by
+    /// the first message of each number.
     PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec);
     /// Waits for all.
     ~PointToPoint();
     PointToPoint(const PointToPoint&) = delete;
     PointToPoint& operator=(const PointToPoint&) = delete;
 
-    /// Begin a message of dense rows, which must stay as they are until wait(). LogicError where the number
-    /// is not free.
+    /// A message of dense rows, which must stay as they are until wait(). It begins now, or with those of the
+    /// other direction at start() or at the first wait for one of them. LogicError where the number is not
+    /// free.
     void send(int number, Tensor tensor, int peer, int channel, Where where = Where::current());
     void receive(int number, Tensor tensor, int peer, int channel, Where where = Where::current());
-    /// Returns when the message is through, at once where none of this number is under way or it is below 0.
-    /// The number is free again.
+    /// What was given until now begins. By NCCL together: then both ends of each give the same.
+    void start();
+    /// What follows in the computation finds the message through: on the host when it returns, at once where
+    /// none of this number is under way or it is below 0. The number is free again.
     void wait(int number);
     void wait_for_all();
     /// Lets what is under way go on; MPI may do so only while it is called.
     void progress();
 
 private:
-    struct Requests;
+    struct Message {
+        const char* operation = nullptr;  ///< null: nothing under way
+        int64_t bytes = 0;
+        Where where;
+    };
+    void note(int number, const char* operation, Tensor tensor, const Where& where);
     const Communicator& ranks_;
-    Exec* exec_ = nullptr;
-    std::unique_ptr<Requests> requests_;
-    Sends sends_;
+    std::vector<Message> under_way_;
+    std::unique_ptr<MessageCarrier> messages_;  ///< null: planned
 };
 
 }  // namespace coeus

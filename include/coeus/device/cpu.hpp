@@ -2,6 +2,7 @@
 // The CPU of this rank: how many threads, on which cores. hwloc stays in cpu.cpp.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace coeus {
@@ -17,11 +18,22 @@ struct CpuShare {
     std::string reason;  ///< why so many: "2 cores / 1 rank", "OMP_NUM_THREADS"
 };
 
+/// The processors near a device of this host, and who shares them.
+struct NearDevice {
+    std::string processors;  ///< "0-31,64-95"; "": it does not matter, or nobody knows
+    int ranks = 1;           ///< of this host whose devices are near the same
+    int number = 0;          ///< of this rank among them
+};
+/// What the system says of a PCI device ("0000:1b:00.0"): the processors of its NUMA node. `root` stands for
+/// "/" in tests.
+std::string processors_near(const std::string& bus_id, const std::filesystem::path& root = "/");
+
 /// Threads for one of `local_size` ranks on this host: `wanted` if > 0 (the deck), else OMP_NUM_THREADS, else
 /// the cores this process is bound to, shared with the `sharing` ranks of this host (this one counts) that
 /// are bound to the same, else an equal share of the machine's cores. Cores are chosen where every rank can
-/// have its own and nothing has bound the process yet.
-CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1);
+/// have its own and nothing has bound the process yet; near the rank's device, if that is given.
+CpuShare share_of_cpu(int wanted, int local_rank, int local_size, int sharing = 1,
+                      const NearDevice& near = {});
 /// The processors this process may run on: "0-7,16-23".
 std::string cpu_binding();
 /// Sets OpenMP's number of threads and, where the share has cores of its own, binds the process to them:

@@ -47,6 +47,16 @@ public:
     virtual void* native() const = 0;
 };
 
+/// A place in a queue's work that any thread can ask about.
+class Event {
+public:
+    virtual ~Event() = default;
+    /// Behind all that was given to a queue of its device.
+    virtual void record(const Queue& queue) = 0;
+    /// The device has come there; true where it was not recorded, and where that cannot be told.
+    virtual bool passed() const = 0;
+};
+
 class Device {
 public:
     virtual ~Device() = default;
@@ -58,6 +68,8 @@ public:
     virtual const Memory& staging() const = 0;
     /// Null: work is done at once.
     virtual std::unique_ptr<Queue> make_queue() const = 0;
+    /// Null where there are no queues.
+    virtual std::unique_ptr<Event> make_event() const { return nullptr; }
     /// Between the device and the host, or within one; all work given before it is done first. Returns when
     /// it is done: not for the training loop.
     virtual void copy(void* to, const void* from, int64_t bytes) const = 0;

@@ -15,13 +15,14 @@ namespace coeus {
 
 struct ProgramStep {
     Action action;
-    int stage = 0;         ///< place of action.stage among this rank's stages
-    int frame = -1;        ///< of a computation; of a SEND_F: where the flow lies
-    int slot = -1;         ///< F: its input, B, I: its gradient; else the message. -1: none
-    int input_frame = -1;  ///< F: the frame with its input, where this rank has the stage before
-    int message = -1;      ///< number of a message
-    int after = -1;        ///< number of the message that must be through before
-    int sent = -1;         ///< B, W: the message that must be through before the frame is free
+    int stage = 0;           ///< place of action.stage among this rank's stages
+    int frame = -1;          ///< of a computation; of a SEND_F: where the flow lies
+    int slot = -1;           ///< F: its input, B, I: its gradient; else the message. -1: none
+    int input_frame = -1;    ///< F: the frame with its input, where this rank has the stage before
+    int message = -1;        ///< number of a message
+    int after = -1;          ///< number of the message that must be through before
+    int sent = -1;           ///< B, W: the message that must be through before the frame is free
+    bool with_next = false;  ///< a message that begins together with the next step's, at both ends
     bool ends_frame = false;
     bool last_use = false;  ///< the stage's last F (of the head), or last B or W (of all else)
 };

@@ -33,6 +33,7 @@ struct MemoryPlan {
     int64_t cache = 0;      ///< keys and values of generation
     int64_t copies = 0;     ///< of weights and moments, for checkpoints written beside the training
     int64_t libraries = 0;  ///< filled in by library_bytes
+    int64_t nccl = 0;       ///< an estimate, filled in by nccl_bytes
     int64_t on_host = 0;    ///< beside a GPU's memory, of which all others are: not in the total
 
     /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
@@ -40,7 +41,7 @@ struct MemoryPlan {
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
-               temporaries + workspace + batches + reduction + tables + cache + copies + libraries;
+               temporaries + workspace + batches + reduction + tables + cache + copies + libraries + nccl;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;
@@ -69,6 +70,12 @@ TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, c
 /// What libraries take for themselves while a model trains, on top of the loaded program: compiled kernels of
 /// oneDNN or buffers of OpenBLAS, and MPI's for each peer.
 int64_t library_bytes(Dtype compute, int ranks);
+/// What NCCL takes of a GPU's memory for so many communicators: an estimate, since it chooses algorithms and
+/// channels by machine and size. Of each channel a connection has a buffer for each protocol: Simple 4 MiB
+/// (NCCL's documentation, NCCL_BUFFSIZE), LL 8 lines x 512 threads x 8 steps x 16 bytes and LL128 120 words x
+/// 640 threads x 8 steps x 8 bytes (its source, src/include/device.h); 16 channels are what it takes at least
+/// over NVLink of H100 and B200, of which a ring has one connection each.
+int64_t nccl_bytes(int communicators);
 /// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
 /// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads,

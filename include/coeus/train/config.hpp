@@ -43,6 +43,8 @@ struct Config {
     struct Comm {
         std::string transport =
             "auto";  ///< ours: of GPUs' tensors; nccl, staged, auto (nccl where it can be)
+        int64_t init_timeout_seconds = 300;   ///< of an operation by NCCL, until the first step is done
+        int64_t train_timeout_seconds = 100;  ///< after it
     } comm;
 
     /// Ours: of GPUs.

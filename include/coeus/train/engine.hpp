@@ -42,6 +42,7 @@ struct EngineOptions {
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
     bool graphs = false;  ///< give a GPU its steps as graphs, unless someone observes
+    bool nccl = false;    ///< carries the tensors of GPUs, and has memory of theirs
 };
 
 /// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of

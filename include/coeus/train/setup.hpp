@@ -18,7 +18,10 @@ namespace coeus {
 /// tensors, it takes all calls at once, and wants those of several communicators in the same order on every
 /// rank: streams need no threads then. Steps are given as graphs where the host has no part in them.
 EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
-                             int rank, int threads, const RankTransport& transport = {});
+                             int rank, int threads, const RankTransport& transport);
+/// For planning, as if each rank had a GPU of its own and NCCL were found.
+EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                             int rank, int threads);
 /// Adds what was cut to `notices`. `begins`: the steps that the run has taken where the schedule begins; as
 /// long as the deck gives it no length it ends with the run.
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);

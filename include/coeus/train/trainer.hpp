@@ -4,6 +4,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/gpu_monitor.hpp"
 #include "coeus/io/async_checkpoint.hpp"
@@ -28,7 +29,6 @@ public:
     /// Sets everything up and loads the newest checkpoint. Throws ConfigError for whatever a user can mend,
     /// before the first step. Collective, like every member.
     Trainer(const CommandLine& command_line, const MpiRuntime& mpi);
-    ~Trainer();
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 
@@ -38,6 +38,7 @@ public:
 
 private:
     void require_all_fit(int64_t limit) const;
+    void connect_by_nccl(const NcclLibrary& library, const std::string& host);
     std::optional<double> measure_peak(int local_size);
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
     bool load();
@@ -91,6 +92,10 @@ private:
     int64_t tokens_seen_ = 0;   ///< over all ranks and restarts
     // steps taken where they began; other than 0 with checkpoint.exclude_from_loading
     int64_t schedule_begins_ = 0, optimizer_begins_ = 0;
+    std::optional<Watch> watch_;  ///< where there is NCCL
+    std::optional<Watch::Line> steps_by_graph_;
+    double slowest_step_ = 0;        ///< seconds
+    std::optional<NcclWorld> nccl_;  ///< last, so that it ends before the queues that wait for it
 };
 
 }  // namespace coeus

@@ -121,12 +121,14 @@ std::vector<Option> other_options() {
               "what carries tensors between GPUs: NCCL, or MPI from pinned memory of the host; auto: NCCL "
               "where it is found and each rank has a GPU of its own")
             .one_of({"auto", "nccl", "staged"}),
-        no_effect("comm.init_timeout_seconds", Type::integer, no_watchdog,
-                  "time-out of collectives until the first step is done")
-            .idle_at({int64_t(300)}),
-        no_effect("comm.train_timeout_seconds", Type::integer, no_watchdog,
-                  "time-out of collectives after the first step")
-            .idle_at({int64_t(100)}),
+        works(
+            COEUS_FIELD(comm.init_timeout_seconds),
+            "NCCL: how long its start, or one operation on the GPU, may take until the first step is done; "
+            "then the run ends with the operation's name and exit code 3 (what goes by MPI has no time-out)")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(comm.train_timeout_seconds),
+              "NCCL: how long one operation on the GPU may take after the first step")
+            .obeys(at_least_1),
         no_effect("comm.trace_buf_size", Type::integer, no_watchdog,
                   "number of collectives that are remembered")
             .idle_at({int64_t(20000)}),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives by NCCL, of which the tests have a stand-in, give what those of the host give.
 #include "coeus/base/error.hpp"
+#include "coeus/comm/nccl_world.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
 #include "support/model.hpp"
@@ -10,6 +11,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -51,8 +53,9 @@ struct Fixture {
     Communicator world = Communicator::world("world");
     Exec exec{the_gpu()};
     int rank = world.rank(), size = world.size();
+    NcclWorld nccl{nccl_stand_in(), world, the_gpu()};
 
-    Fixture() { world.connect(nccl_stand_in()); }
+    Fixture() { world.connect(nccl); }
     Tensor own(Tensor all) const { return all.slice_rows(rank * (all.count() / size), all.count() / size); }
 };
 
@@ -209,7 +212,7 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on it
     const int before = nccl_aborted();
     {
         const Fixture f;
-        CHECK(nccl_live() == 1);
+        CHECK(nccl_live() == 2);  // the one that the other is split from too
     }
     CHECK(nccl_live() == 0);
     CHECK(nccl_aborted() == before);
@@ -219,41 +222,80 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on it
     } catch (const SystemError&) {
     }
     CHECK(nccl_live() == 0);
-    CHECK(nccl_aborted() == before + 1);
+    CHECK(nccl_aborted() == before + 2);
 }
 
 TEST_CASE("NCCL: after an error, work that others never join does not hold its queue") {
-    struct Guard {
-        Communicator& world;
-        ~Guard() { world.disconnect(); }
-    };
-    const int rank = Communicator::world("world").rank();
-    const Twin a(Dtype::f32, 4, rank);
+    const Communicator world = Communicator::world("world");
+    Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
+    Communicator part = mesh[dp_shard].split(0, "part");
+    const Twin a(Dtype::f32, 4, world.rank());
+    const int before = nccl_aborted();
     try {
-        Fixture f;
-        const Guard guard{f.world};
-        if (rank == 0) f.world.all_reduce(f.exec, a.gpu);
+        Exec exec(the_gpu());
+        NcclWorld nccl(nccl_stand_in(), world, the_gpu());
+        mesh.connect(nccl);
+        mesh.connect(part);
+        if (world.rank() == 0) part.all_reduce(exec, a.gpu);
         throw SystemError("on its way");
     } catch (const SystemError&) {
     }
     CHECK(nccl_live() == 0);
+    CHECK(nccl_aborted() == before + 6);  // the one that they are split from too
+    Exec exec(the_gpu());
+    CHECK_THROWS_AS(part.all_reduce(exec, a.gpu), LogicError);
 }
 
 TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
     const Communicator world = Communicator::world("world");
-    {
-        Mesh mesh(world.split(0, "world"), {.dp_shard = 2, .tp = world.size() / 2});
-        mesh.connect(nccl_stand_in());
-        // weights, gradients, losses, owners; and those of tensor parallelism, where there are any
-        CHECK(nccl_live() == (world.size() == 2 ? 4 : 5));
+    for (const bool splits : {true, false}) {
+        const MeshShape shape = {.dp_shard = 2, .tp = world.size() / 2};
+        Mesh mesh(world.split(0, "world"), shape);
         Communicator part = mesh[dp_shard].split(0, "part");
-        mesh.connect(part);
-        CHECK(nccl_live() == (world.size() == 2 ? 5 : 6));
-        mesh.disconnect();
-        CHECK(nccl_live() == 1);
+        const int before = nccl_splits();
+        {
+            NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
+            mesh.connect(nccl);
+            // weights, gradients, losses, owners; and those of tensor parallelism, where there are any
+            const int made = world.size() == 2 ? 4 : 5;
+            CHECK(carrying_communicators(shape) == made);
+            CHECK(nccl_live() == made + splits);
+            mesh.connect(part);
+            CHECK(nccl_live() == made + 1 + splits);
+            CHECK(nccl_splits() - before == (splits ? made + 1 : 0));
+            CHECK_THAT(nccl.text(), Catch::StartsWith(fmt::format("{} communicators in ", made + 1)));
+            CHECK(nccl.text().ends_with("ranks") == splits);
+
+            // each is between its own ranks, in their order
+            Exec exec(the_gpu());
+            for (const Communicator* ranks :
+                 {&mesh[dp_shard], &mesh[tp], &mesh[loss_axes], &std::as_const(part)}) {
+                Twin own(Dtype::f32, 3, world.rank()), all(Dtype::f32, 3 * ranks->size(), 0);
+                ranks->all_gather(all.host, own.host);
+                ranks->all_gather(exec, all.gpu, own.gpu);
+                exec.queue->finish();
+                CHECK(all.same());
+            }
+        }
+        CHECK(nccl_live() == 0);
     }
     Mesh staged(world.split(0, "world"), {.dp_shard = world.size()});
-    Communicator part = staged[dp_shard].split(0, "part");
-    staged.connect(part);
+    Communicator other = staged[dp_shard].split(0, "part");
+    staged.connect(other);
     CHECK(nccl_live() == 0);
+}
+
+TEST_CASE("NCCL: a part of some ranks, the others alone") {
+    const Communicator world = Communicator::world("world");
+    const bool is_last = world.rank() == world.size() - 1;
+    Communicator part = world.split(is_last ? 1 : 0, "all but the last");
+    Exec exec(the_gpu());
+    NcclWorld nccl(nccl_stand_in(), world, the_gpu());
+    part.connect(nccl);
+    CHECK(nccl_live() == (part.size() == 1 ? 1 : 2));
+    Twin a(Dtype::f32, 5, world.rank());
+    part.all_reduce(a.host);
+    part.all_reduce(exec, a.gpu);
+    exec.queue->finish();
+    CHECK(a.same());
 }

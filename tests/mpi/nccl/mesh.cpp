@@ -60,3 +60,23 @@ TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept we
     tied.pipeline = pipeline_of("1F1B", 2, 2, 1, tied.model);
     check(tied, world, 3);
 }
+
+TEST_CASE("NCCL: every schedule of pipelines") {
+    const Communicator world = Communicator::world("world");
+    uint64_t number = 0;
+    for (const Schedule& schedule : schedules()) {
+        INFO(schedule.name);
+        MeshCase c = {.mesh = {.pp = world.size()}, .model = tiny_config(4, ++number % 3 == 0)};
+        set_schedule(c, schedule);
+        check(c, world, number);
+    }
+}
+
+TEST_CASE("NCCL: a ring of keys and values of all ranks") {
+    const Communicator world = Communicator::world("world");
+    for (const auto balancing : {Balancing::none, Balancing::head_tail}) {
+        MeshCase c = {.mesh = {.cp = world.size()}, .model = tiny_config()};
+        c.exchanges.context = {.exchange = ContextExchange::ring, .balancing = balancing};
+        check(c, world, 1 + uint64_t(balancing));
+    }
+}

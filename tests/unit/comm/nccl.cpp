@@ -14,11 +14,18 @@ TEST_CASE("NCCL is loaded by name, and says its version") {
     const NcclLibrary nccl = load_nccl(COEUS_NCCL_STAND_IN);
     CHECK(nccl.version_text() == "2.28.9");
     CHECK(nccl.receive != nullptr);
+    CHECK(nccl.comm_split != nullptr);
     setenv("COEUS_NCCL", COEUS_NCCL_STAND_IN, 1);
     CHECK(nccl_path() == COEUS_NCCL_STAND_IN);
     CHECK(load_nccl().version_text() == "2.28.9");
     unsetenv("COEUS_NCCL");
     CHECK(nccl_path() == "libnccl.so.2");
+}
+
+TEST_CASE("an NCCL before 2.18 splits no communicators") {
+    const NcclLibrary nccl = load_nccl(COEUS_NCCL_UNSPLIT);
+    CHECK(nccl.version_text() == "2.13.4");
+    CHECK(nccl.comm_split == nullptr);
 }
 
 TEST_CASE("an NCCL that is absent, too old, or something else") {

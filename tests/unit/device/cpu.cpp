@@ -2,12 +2,16 @@
 // Who decides on the number of threads: deck, environment, what the process is bound to, the machine.
 #include "coeus/device/cpu.hpp"
 
+#include "support/support.hpp"
+
 #include <catch2/catch.hpp>
 #include <omp.h>
 
 #include <sched.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -40,14 +44,13 @@ public:
     Binding& operator=(const Binding&) = delete;
 
     int processors() const { return CPU_COUNT(&old_); }
-    void bind_to_first() const {
+    void bind_to_first() const { bind_to(0); }
+    // One of them, counted from 0.
+    void bind_to(int number) const {
         cpu_set_t one;
         CPU_ZERO(&one);
         for (int i = 0; i < CPU_SETSIZE; ++i)
-            if (CPU_ISSET(i, &old_)) {
-                CPU_SET(i, &one);
-                break;
-            }
+            if (CPU_ISSET(i, &old_) && number-- == 0) CPU_SET(i, &one);
         sched_setaffinity(0, sizeof one, &one);
     }
 
@@ -134,4 +137,37 @@ TEST_CASE("the CPU has a name and a level") {
     const std::string level = cpu_vector_level();
     CHECK((level == "avx512 bf16" || level == "avx512" || level == "avx2" || level == "avx" ||
            level == "no avx"));
+}
+
+TEST_CASE("the processors near a GPU are its NUMA node's") {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path root = folder / "root", gpu = root / "sys/bus/pci/devices/0000:1b:00.0";
+    std::filesystem::create_directories(gpu);
+    std::ofstream(gpu / "local_cpulist") << "0-31,64-95\n";
+    CHECK(processors_near("0000:1b:00.0", root) == "0-31,64-95");
+    CHECK(processors_near("0000:1c:00.0", root).empty());
+    CHECK(processors_near("", root).empty());
+}
+
+TEST_CASE("a rank whose GPU is near some of the cores gets of these") {
+    const ThreadsVariable unset(nullptr);
+    const int cores = share_of_cpu(0, 0, 1).cores;
+    std::string all = cpu_binding(), last;
+    {
+        const Binding as_started;
+        if (cores < 2 || share_of_cpu(1, 0, 1).bound || as_started.processors() != cores) return;
+        as_started.bind_to(cores - 1);
+        last = cpu_binding();
+        CHECK(share_of_cpu(0, 0, 2, 1, {.processors = all}).bound);  // and stays so
+    }
+    const CpuShare near = share_of_cpu(0, 0, 2, 2, {.processors = last});
+    CHECK(near.cores == 1);
+    CHECK(near.threads == 1);
+    CHECK(near.first_core == cores - 1);
+    CHECK(near.reason == "1 cores near the GPU / 1 rank");
+    // two of them on one core share it
+    CHECK(share_of_cpu(0, 1, 2, 2, {.processors = last, .ranks = 2, .number = 1}).first_core == -1);
+    // all processors are no part, and what is no list says nothing
+    CHECK(share_of_cpu(1, 0, 1, 1, {.processors = all}).first_core == -1);
+    CHECK(share_of_cpu(1, 0, 1, 1, {.processors = "none"}).first_core == -1);
 }

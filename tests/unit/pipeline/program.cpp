@@ -136,6 +136,95 @@ private:
     std::string problem_;
 };
 
+// All messages of a rank in one line, as NCCL carries them: a message, or two that begin together, begins
+// when those before it are through and the computations before it are done, and is through when the same is
+// at the head of the other rank's line.
+class LinePlayer {
+public:
+    explicit LinePlayer(const std::vector<Program>& programs) : programs_(programs), ranks_(programs.size()) {
+        for (size_t rank = 0; rank < programs.size(); ++rank)
+            ranks_[rank].through.resize(size_t(programs[rank].messages));
+    }
+
+    /// "" or what went wrong.
+    std::string run() {
+        bool moved = true;
+        while (moved && problem_.empty()) {
+            moved = false;
+            for (size_t rank = 0; rank < ranks_.size(); ++rank)
+                while (problem_.empty() && (give(rank) || meet(rank))) moved = true;
+        }
+        for (size_t rank = 0; rank < ranks_.size() && problem_.empty(); ++rank)
+            if (ranks_[rank].at < programs_[rank].steps.size() || !ranks_[rank].line.empty())
+                problem_ = fmt::format("rank {} waits for ever", rank);
+        return problem_;
+    }
+    int pairs() const { return pairs_; }
+
+private:
+    using Launch = std::vector<const ProgramStep*>;
+    struct Rank {
+        size_t at = 0;
+        std::vector<bool> through;
+        std::vector<int> awaited;  // by the next computation
+        std::deque<Launch> line;
+    };
+
+    bool is_through(const Rank& r, int message) const { return message < 0 || r.through[size_t(message)]; }
+
+    // The next step, where it need not wait. What a message needs of the line comes before it there.
+    bool give(size_t rank) {
+        Rank& r = ranks_[rank];
+        const std::vector<ProgramStep>& steps = programs_[rank].steps;
+        if (r.at == steps.size()) return false;
+        const ProgramStep& step = steps[r.at];
+        if (step.action.computes()) {
+            r.awaited.insert(r.awaited.end(), {step.after, step.sent});
+            if (!std::ranges::all_of(r.awaited, [&](int message) { return is_through(r, message); }))
+                return false;
+            r.awaited.clear();
+        } else if (const bool second = r.at > 0 && steps[r.at - 1].with_next; second) {
+            const ProgramStep& first = steps[r.at - 1];
+            if (step.after == first.message || (step.slot >= 0 && step.slot == first.slot))
+                problem_ = text_of(step.action) + " takes the slot of what begins with it";
+            r.line.back().push_back(&step);
+        } else {
+            r.line.push_back({&step});
+        }
+        if (!step.action.computes()) r.awaited.push_back(step.after);
+        ++r.at;
+        return true;
+    }
+
+    bool meet(size_t rank) {
+        Rank& r = ranks_[rank];
+        if (r.line.empty() || r.line.front().back()->with_next) return false;
+        const Launch launch = r.line.front();
+        Rank& other = ranks_[size_t(launch[0]->action.peer)];
+        if (other.line.empty() || other.line.front().back()->with_next) return false;
+        const Launch theirs = other.line.front();
+        if (size_t(theirs[0]->action.peer) != rank) return false;
+        for (size_t i = 0; i < std::max(launch.size(), theirs.size()); ++i) {
+            const Action a = launch[std::min(i, launch.size() - 1)]->action,
+                         b = theirs[std::min(i, theirs.size() - 1)]->action;
+            if (launch.size() != theirs.size() || a.channel() != b.channel() || a.sends() == b.sends() ||
+                a.microbatch != b.microbatch)
+                problem_ = fmt::format("{} meets {}", text_of(a), text_of(b));
+        }
+        pairs_ += launch.size() == 2;
+        for (const ProgramStep* step : launch) r.through[size_t(step->message)] = true;
+        for (const ProgramStep* step : theirs) other.through[size_t(step->message)] = true;
+        r.line.pop_front();
+        other.line.pop_front();
+        return true;
+    }
+
+    const std::vector<Program>& programs_;
+    std::vector<Rank> ranks_;
+    std::string problem_;
+    int pairs_ = 0;
+};
+
 std::vector<Program> programs_of(const Timetable& table) {
     std::vector<Program> programs;
     for (int rank = 0; rank < table.ranks(); ++rank) programs.push_back(program_of(table, rank));
@@ -161,6 +250,33 @@ TEST_CASE("every accepted shape: its programs run, in the frames that the simula
         });
     }
     CHECK(tables > 500);
+}
+
+TEST_CASE("every accepted shape: its messages could be one line on each rank") {
+    int pairs = 0;
+    for (const Schedule& schedule : schedules()) {
+        for_each_shape(10, [&](const PipelineShape& shape) {
+            if (!schedule.accepts(shape) || shape.virtual_stages > 3) return;
+            INFO(schedule.name << " " << shape.ranks << " " << shape.microbatches << " "
+                               << shape.virtual_stages);
+            const std::vector<Program> programs = programs_of(schedule.timetable(shape));
+            LinePlayer player(programs);
+            REQUIRE(player.run() == "");
+            pairs += player.pairs();
+        });
+    }
+    CHECK(pairs > 1000);
+}
+
+TEST_CASE("a line of messages in another order is seen to stand still") {
+    std::vector<Program> programs = programs_of(table_of("1F1B", 2, 4, 1));
+    CHECK(LinePlayer(programs).run() == "");
+    std::vector<ProgramStep>& steps = programs[1].steps;
+    const auto send = std::ranges::find_if(steps, [](const ProgramStep& s) { return s.action.sends(); });
+    // together on this rank alone
+    (send - 1)->with_next = !(send - 1)->action.computes();
+    send->with_next = !send->with_next;
+    CHECK(LinePlayer(programs).run() != "");
 }
 
 TEST_CASE("a program without its waits is seen to overwrite what is sent") {

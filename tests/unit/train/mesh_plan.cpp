@@ -95,3 +95,23 @@ TEST_CASE("plan of 405B on 512 ranks: the less a block keeps, the smaller the pe
     CHECK(full.activations < selective.activations / 4);
     CHECK(full.state.total() == none.state.total());
 }
+
+TEST_CASE("the plan of GPUs has an estimate of what NCCL takes for each communicator") {
+    const auto on_gpus = [](const Words& more) {
+        Words all = {"--device=cuda", "--training.seq_len=1024"};
+        all.insert(all.end(), more.begin(), more.end());
+        return planned(8, all);
+    };
+    const int64_t of_one = 16 * ((4 << 20) + (512 << 10) + 4915200);
+    const MemoryPlan shards = on_gpus({});
+    CHECK(shards.nccl == 4 * of_one);  // weights, gradients, loss, norm
+    CHECK_THAT(shards.text(0), Catch::Contains("buffers of NCCL (estimate)"));
+    const MemoryPlan two = on_gpus({"--parallelism.tensor_parallel_degree=2"});
+    CHECK(two.nccl == 5 * of_one);
+    // by the host
+    MemoryPlan staged = on_gpus({"--comm.transport=staged"});
+    CHECK(staged.nccl == 0);
+    CHECK(staged.total() == shards.total() - shards.nccl);
+    CHECK(planned(8, {"--device=cpu"}).nccl == 0);
+    CHECK(planned(1, {"--device=cuda", "--training.seq_len=1024"}).nccl == 0);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/comm/watch.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace coeus {
+
+Watch::~Watch() {
+    {
+        const std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Watch::allow(double seconds, const std::string& option) {
+    const std::lock_guard lock(mutex_);
+    allowed_ = seconds;
+    option_ = option;
+}
+
+void Watch::start() {
+    thread_ = std::thread([this] { loop(); });
+}
+
+void Watch::loop() {
+    while (true) {
+        {
+            std::unique_lock lock(mutex_);
+            const std::chrono::duration<double> pause(std::clamp(allowed_ / 10, 0.001, 1.0));
+            if (changed_.wait_for(lock, pause, [this] { return ending_; })) return;
+        }
+        look();
+    }
+}
+
+void Watch::look() {
+    std::string message;
+    {
+        const std::lock_guard lock(mutex_);
+        const double now = settings_.clock();
+        for (Line* line : lines_) {
+            if (failed_) break;
+            const Line::Operation* operation = line->first_under_way();
+            const std::string what =
+                operation ? fmt::format("{} (operation {}, {})", operation->name, operation->number + 1,
+                                        bytes_text(double(operation->bytes)))
+                          : "no operation under way";
+            if (const std::string failure = line->failure_ ? line->failure_() : ""; !failure.empty()) {
+                message = fmt::format("{}: the communicator between the ranks of {} failed: {} ({})",
+                                      settings_.who, line->communicator_, failure, what);
+            } else if (operation && operation->since >= 0 &&
+                       now - operation->since > allowed_ + operation->seconds) {
+                message = fmt::format(
+                    "{}: {} between the ranks of {} has not ended after {:.0f} s ({} = {:.0f}{}): another "
+                    "rank "
+                    "has not come to it, has ended, or is that much slower; look for the first message of "
+                    "the other ranks",
+                    settings_.who, what, line->communicator_, now - operation->since, option_, allowed_,
+                    operation->seconds > 0 ? fmt::format(", and {:.0f} of its own", operation->seconds) : "");
+            }
+            failed_ = !message.empty();
+        }
+    }
+    if (!message.empty()) settings_.fail(message);
+}
+
+void Watch::join(Line& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(&line);
+}
+
+void Watch::leave(Line& line) {
+    const std::lock_guard lock(mutex_);
+    std::erase(lines_, &line);
+}
+
+Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::string()> failure,
+                  const Device* device)
+    : watch_(watch), communicator_(std::move(communicator)), failure_(std::move(failure)) {
+    if (device)
+        for (Operation& operation : ring_) {
+            operation.begun = device->make_event();
+            operation.ended = device->make_event();
+        }
+    watch_.join(*this);
+}
+
+Watch::Line::~Line() {
+    watch_.leave(*this);
+}
+
+// The clock of an operation runs from when the device was first seen to have come to it: the host is far
+// ahead of the device, and its other work may take any time.
+Watch::Line::Operation* Watch::Line::first_under_way() {
+    for (; first_ < given_; ++first_) {
+        Operation& operation = at(first_);
+        if (operation.begun && !operation.begun->passed()) return &operation;
+        if (operation.since < 0) operation.since = watch_.settings_.clock();
+        if (!(operation.host_ended && (!operation.ended || operation.ended->passed()))) return &operation;
+    }
+    return nullptr;
+}
+
+// Where the ring is full of operations under way, the last place stands for all that come later.
+void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
+    const std::lock_guard lock(watch_.mutex_);
+    if (given_ - first_ == int64_t(remembered_)) first_under_way();
+    const bool full = given_ - first_ == int64_t(remembered_);
+    if (!full) ++given_;
+    Operation& place = at(given_ - 1);
+    place.host_ended = false;
+    if (full) return;
+    place.name = operation;
+    place.bytes = bytes;
+    place.number = given_ - 1;
+    place.since = -1;
+    place.seconds = seconds;
+    if (queue && place.begun) place.begun->record(*queue);
+}
+
+void Watch::Line::end(const Queue* queue) {
+    const std::lock_guard lock(watch_.mutex_);
+    Operation& place = at(given_ - 1);
+    if (queue && place.ended) place.ended->record(*queue);
+    place.host_ended = true;
+}
+
+}  // namespace coeus

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Watch sees of NCCL: operations that do not end, a start that others never come to, and errors.
+#include "coeus/base/error.hpp"
+#include "coeus/comm/communicator.hpp"
+#include "coeus/comm/nccl_world.hpp"
+#include "gpu/gpu.hpp"
+#include "nccl_stand_in/nccl.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <thread>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// A watch whose time the test makes.
+struct Watched {
+    std::atomic<double> now = 0;
+    std::string told;
+    int failures = 0;
+    Watch watch{{.who = "rank 5 on host a, GPU b",
+                 .fail =
+                     [this](const std::string& message) {
+                         told = message;
+                         ++failures;
+                     },
+                 .clock = [this] { return now.load(); }}};
+    Communicator world = Communicator::world("world");
+    Exec exec{the_gpu()};
+
+    Watched() { watch.allow(100, "comm.train_timeout_seconds"); }
+    void look_at(double time) {
+        now = time;
+        watch.look();
+    }
+};
+
+OwnedTensor on_gpu(int64_t count) {
+    return {Dtype::f32, {count}, "watched", the_gpu().memory()};
+}
+
+std::function<void()> before_start;
+
+}  // namespace
+
+TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is nothing to tell") {
+    NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
+    world.connect(nccl);
+    const OwnedTensor a = on_gpu(8), b = on_gpu(8 * world.size());
+    for (int step = 0; step < 200; ++step) {  // more than are remembered
+        world.all_reduce(exec, a);
+        world.grouped(exec, [&] {
+            world.all_reduce(exec, a);
+            world.all_gather(exec, b, b.view.slice_rows(world.rank() * 8, 8));
+        });
+        if (step % 80 == 79) {
+            // the device has not come to it: it may have other things to do for long
+            look_at(now + 1000);
+            exec.queue->finish();
+        }
+        if (step % 7 == 0) look_at(now + 60);
+    }
+    exec.queue->finish();
+    look_at(now + 1000);
+    look_at(now + 1000);
+    CHECK(told.empty());
+}
+
+TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to") {
+    const OwnedTensor a = on_gpu(8);
+    try {
+        NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
+        world.connect(nccl);
+        world.all_reduce(exec, a);
+        exec.queue->finish();
+        std::thread waits;
+        if (world.rank() == 0) {
+            world.all_reduce(exec, a);
+            waits = std::thread([&] { exec.queue->finish(); });
+            for (double time = 0; told.empty(); time += 30) look_at(time);
+            look_at(now + 1000);
+            CHECK(failures == 1);
+            CHECK_THAT(told, Contains("rank 5 on host a, GPU b: all_reduce (operation 3, 32 B) between the "
+                                      "ranks of world has not ended after 1"));
+            CHECK_THAT(told,
+                       Contains(" s (comm.train_timeout_seconds = 100): another rank has not come to it"));
+        }
+        struct Join {
+            std::thread& thread;
+            ~Join() {
+                if (thread.joinable()) thread.join();
+            }
+        };
+        const Join join{waits};
+        // as the run would end: the queue does not wait any more
+        if (world.rank() == 0) nccl_abort_all();
+        throw SystemError("on its way");
+    } catch (const SystemError&) {
+    }
+    CHECK(nccl_live() == 0);
+}
+
+TEST_CASE_METHOD(Watched, "watch: a start that another rank never comes to") {
+    NcclLibrary library = nccl_stand_in();
+    before_start = [this] {
+        look_at(now + 10);
+        CHECK(told.empty());
+        look_at(now + 101);
+    };
+    library.comm_init_rank = [](nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) {
+        before_start();
+        return nccl_stand_in().comm_init_rank(comm, ranks, id, rank);
+    };
+    NcclWorld nccl(library, world, the_gpu(), &watch);
+    CHECK_THAT(told,
+               Contains("start (operation 1, 0 B) between the ranks of world has not ended after 101 s"));
+}
+
+TEST_CASE_METHOD(Watched, "watch: a communicator that failed") {
+    NcclWorld nccl(nccl_stand_in(), world, the_gpu(), &watch);
+    world.connect(nccl);
+    look_at(1);
+    CHECK(told.empty());
+    nccl_set_state(nccl::Result::remote_error);
+    look_at(2);
+    nccl_set_state(nccl::Result::success);
+    CHECK_THAT(told, Contains("rank 5 on host a, GPU b: the communicator between the ranks of world failed: "
+                              "remote process exited or there was a network error: a rank is gone (no "
+                              "operation under way)"));
+}
+
+TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
+    Watch::Line line(watch, "world", nullptr, nullptr);
+    line.begin("step", 0, nullptr, 50);
+    look_at(10);
+    look_at(155);
+    CHECK(told.empty());
+    look_at(161);
+    CHECK_THAT(told, Contains("step (operation 1, 0 B) between the ranks of world has not ended after 151 s "
+                              "(comm.train_timeout_seconds = 100, and 50 of its own): another rank"));
+    line.end(nullptr);
+}
+
+TEST_CASE("watch: its thread looks by itself") {
+    std::atomic<bool> told = false;
+    Watch watch({.who = "who", .fail = [&](const std::string&) { told = true; }});
+    watch.allow(0.001, "an option");
+    Watch::Line line(watch, "ranks", nullptr, nullptr);
+    line.begin("broadcast", 4, nullptr);
+    watch.start();
+    while (!told) std::this_thread::yield();
+    line.end(nullptr);
+}
