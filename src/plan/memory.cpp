@@ -53,7 +53,7 @@ Measured measure(int threads, const Context& context, const Pass& pass) {
     StepScalars scalars;
     Ctx c = context(exec, frame, temp, scalars);
     pass(c);
-    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),      exec.workspace.peak(),
+    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),    exec.workspace.peak(),
             frame.peak_entries(), frame.peak_owed(),       counter.flops()};
 }
 
@@ -153,12 +153,12 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
     const Exchanges through(exchanges, mesh, computation, stream);
     const OffloadedInputs on_host;
     const BlockInputs& trained = decoder.parameters().types().offload ? on_host : inputs_in_frame();
-    const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most, const auto& run) {
+    const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
+                          const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec,  dry_kernels_of(backend), frame,      temp,
-                    batch, scalars,                 *through.kv, through.tp,
-                    *through.tokens, through.loss,  inputs};
+            return {exec,       dry_kernels_of(backend), frame,        temp,  batch, scalars, *through.kv,
+                    through.tp, *through.tokens,         through.loss, inputs};
         };
         const Measured m = measure(threads, context, run);
         take_larger(plan, m, most);
@@ -278,7 +278,8 @@ void require_fits_on_host(const MemoryPlan& plan, int64_t limit_bytes) {
         "each{}",
         bytes_text(double(plan.on_host.total())), bytes_text(double(limit_bytes)),
         largest_of(plan.terms_on_host()),
-        plan.on_host.state.total() > 0 ? "; without training.enable_cpu_offload the GPU holds the state" : "");
+        plan.on_host.state.total() > 0 ? "; without training.enable_cpu_offload the GPU holds the state"
+                                       : "");
 }
 
 }  // namespace coeus

@@ -190,7 +190,9 @@ OwnedRows Parameters::rows_of(const Storage& storage, const Param& param, int64_
         return of ? storage.owned(param, of).rows.slice_rows(first, count) : Tensor{};
     };
     const Storage::Piece all = storage.owned(param, storage.master);
-    return {param, all.first_row + first, all.first_col,
+    return {param,
+            all.first_row + first,
+            all.first_col,
             {.master = rows(storage.master),
              .exp_avg = rows(storage.exp_avg),
              .exp_avg_sq = rows(storage.exp_avg_sq),

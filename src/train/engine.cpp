@@ -84,14 +84,14 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
 
 }  // namespace
 
-std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options) {
-    std::vector<int64_t> totals;
+std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options) {
+    std::vector<MemoryPlan> plans;
     EngineOptions of_rank = options;
     for (int stage = 0; stage < options.mesh.pp; ++stage) {
         of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
-        totals.push_back(Engine(config, of_rank).plan().total());
+        plans.push_back(Engine(config, of_rank).plan());
     }
-    return totals;
+    return plans;
 }
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
@@ -147,8 +147,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
     executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
     temp_ = Arena(plan_.temporaries, "temporaries", memory);
-    if (options_.types.offload)
-        offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
+    if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
     if (plan_.on_host.activations > 0)
         offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(cp)), exec_);
     layer_stream_.emplace(options_.streams, exec_);
@@ -194,8 +193,17 @@ MemoryPlan Engine::used() const {
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs) {
-    return {exec_,          *kernels_,           frame,            temp_, batch, scalars, *exchanges_->kv,
-            exchanges_->tp, *exchanges_->tokens, exchanges_->loss, inputs};
+    return {exec_,
+            *kernels_,
+            frame,
+            temp_,
+            batch,
+            scalars,
+            *exchanges_->kv,
+            exchanges_->tp,
+            *exchanges_->tokens,
+            exchanges_->loss,
+            inputs};
 }
 
 // Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.

@@ -35,13 +35,13 @@ struct MemoryPlan {
     int64_t activations = 0;   ///< frames of all micro-batches alive
     ExecutorMemory executor;   ///< of which activations and the slots of flows follow
     int64_t temporaries = 0;
-    int64_t workspace = 0;  ///< scratch of kernels
-    int64_t batches = 0;    ///< token ids, filled in by token_id_bytes
-    int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
-    int64_t tables = 0;     ///< RoPE
-    int64_t cache = 0;      ///< keys and values of generation
-    int64_t copies = 0;     ///< of weights and moments, for checkpoints written beside the training
-    int64_t libraries = 0;  ///< filled in by library_bytes
+    int64_t workspace = 0;   ///< scratch of kernels
+    int64_t batches = 0;     ///< token ids, filled in by token_id_bytes
+    int64_t reduction = 0;   ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
+    int64_t tables = 0;      ///< RoPE
+    int64_t cache = 0;       ///< keys and values of generation
+    int64_t copies = 0;      ///< of weights and moments, for checkpoints written beside the training
+    int64_t libraries = 0;   ///< filled in by library_bytes
     int64_t offloading = 0;  ///< places that offloaded state and activations pass through
     HostMemory on_host;      ///< not in the total
 

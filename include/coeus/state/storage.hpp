@@ -54,8 +54,9 @@ public:
     Tensor g;  ///< gradient, accumulate type
 
     // this rank's rows
-    Tensor master;      ///< master type
-    Tensor compute;     ///< what w is made of, in its type, where that is not the master: w itself if one owns all
+    Tensor master;  ///< master type
+    Tensor
+        compute;  ///< what w is made of, in its type, where that is not the master: w itself if one owns all
     Tensor gradient;    ///< accumulate type, summed over the ranks when the optimizer sees it
     Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
     Tensor exp_avg_sq;  ///< second moment

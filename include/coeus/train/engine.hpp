@@ -46,9 +46,9 @@ struct EngineOptions {
     int64_t offload_chunk = Offloaded::usual_chunk;  ///< where types.offload
 };
 
-/// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of
-/// one stage plan alike).
-std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options);
+/// Memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of one stage plan
+/// alike).
+std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options);
 
 class Engine {
 public:
