@@ -16,8 +16,9 @@ TEST_CASE("GPU: offloading leaves every bit as it is on every mesh") {
     for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
-        // of each mesh one choice of all that can be combined
-        MeshCase c = variants[++number * 89 % variants.size()].mesh_case();
+        // of each mesh one choice of all that can be combined; of many meshes every second
+        if (++number % 2 == 0 && world.size() > 2) continue;
+        MeshCase c = variants[number * 89 % variants.size()].mesh_case();
         c.recompute = {.mode = RecomputeOptions::Mode::blocks, .every = 1 + int64_t(number % 3 == 0)};
         c.types = {Dtype::f32, number % 4 == 0 ? Dtype::f32 : Dtype::bf16};
         c.device = &the_gpu();

@@ -197,7 +197,7 @@ TEST_CASE("a plan is printed with the largest terms first") {
     plan.on_host.activations = int64_t(1) << 30;
     plan.offloading = 1024;
     CHECK_THAT(plan.text(int64_t(8) << 30),
-               Catch::EndsWith("  places of offloading              1.00 KiB\n"
+               Catch::EndsWith("  places of offloading            1.00 KiB\n"
                                "  temporaries                        512 B\n"
                                "  total                           6.00 GiB of 8.00 GiB\n"
                                "  on the host                     5.00 GiB\n"
