@@ -113,9 +113,8 @@ TEST_CASE("offloading allocates nothing in a step, and a step that is not finite
     Tensor Storage::*const kinds[] = {&Storage::master, &Storage::exp_avg, &Storage::exp_avg_sq};
     std::vector<std::vector<double>> state;
     for (const auto kind : kinds) state.push_back(all_of(parameters, kind));
-    run.engine.compute_gradients(4, 1e-2, batch.valid_labels(), [&](int64_t i) {
-        return batch.local_batch(i * c.sequences, c.sequences);
-    });
+    run.engine.compute_gradients(4, 1e-2, batch.valid_labels(),
+                                 [&](int64_t i) { return batch.local_batch(i * c.sequences, c.sequences); });
     const float nan = std::numeric_limits<float>::quiet_NaN();
     c.device->copy(parameters.gradients().data, &nan, sizeof(nan));
     CHECK_FALSE(run.engine.update());
