@@ -34,7 +34,8 @@ void Arena::touch(int64_t bytes) {
 
 void Arena::rewind(int64_t mark) {
 #ifdef COEUS_DEBUG
-    if (!planning_ && mark < used_ && buffer_.memory().is_host())
+    // a queue may still be on its way to pinned memory
+    if (!planning_ && mark < used_ && &buffer_.memory() == &host_memory())
         std::memset(buffer_.data() + mark, 0xff, size_t(used_ - mark));
 #endif
     if (observer_) observer_->rewound(*this, mark);

@@ -73,12 +73,12 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
                                                  bool optimizer) {
     const ShardPlace& place = parameters.place();
     std::vector<CheckpointTensor> all;
-    const auto add = [&](const char* group, Tensor Storage::*member) {
+    const auto add = [&](const char* group, Tensor Storage::*member, const Device& device) {
         for (const Storage* storage : parameters.model()) {
             for (const Param& param : storage->params()) {
                 CheckpointTensor& tensor = all.emplace_back();
                 tensor.path = group + param.name;
-                tensor.device = &parameters.device();
+                tensor.device = &device;
                 tensor.shape = param.shape;
                 const Tensor rows = storage->*member;
                 if (!rows) {  // another pipeline rank's
@@ -98,10 +98,10 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
             }
         }
     };
-    add("model/", &Storage::master);
+    add("model/", &Storage::master, parameters.master_device());
     if (optimizer) {
-        add("optimizer/exp_avg/", &Storage::exp_avg);
-        add("optimizer/exp_avg_sq/", &Storage::exp_avg_sq);
+        add("optimizer/exp_avg/", &Storage::exp_avg, parameters.moments_device());
+        add("optimizer/exp_avg_sq/", &Storage::exp_avg_sq, parameters.moments_device());
     }
     return all;
 }

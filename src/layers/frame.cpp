@@ -7,9 +7,11 @@
 
 namespace coeus {
 
-Frame::Frame(int64_t bytes, size_t entries, size_t owed, const Memory& memory)
-    : memory_(bytes, "activations", memory) {
+Frame::Frame(int64_t bytes, size_t entries, size_t owed, const Memory& memory, int64_t host_bytes,
+             const Memory& host)
+    : memory_(bytes, "activations", memory), host_memory_(host_bytes, "offloaded activations", host) {
     kept_.reserve(entries);
+    on_host_.reserve(entries);
     owed_.reserve(owed);
 }
 
@@ -19,14 +21,29 @@ void Frame::push(const void* owner, Tensor tensor) {
 }
 
 Tensor Frame::pop(const void* owner) {
-    require(!kept_.empty(), "a backward pops more than its forward pushed");
+    return pop_from(kept_, owner);
+}
+
+Tensor Frame::keep_on_host(const void* owner, Dtype dtype, const Shape& shape) {
+    const Tensor tensor = host_memory_.alloc(dtype, shape);
+    on_host_.push_back({owner, tensor});
+    peak_entries_ = std::max(peak_entries_, on_host_.size());
+    return tensor;
+}
+
+Tensor Frame::pop_from_host(const void* owner) {
+    return pop_from(on_host_, owner);
+}
+
+Tensor Frame::pop_from(std::vector<Kept>& stack, const void* owner) {
+    require(!stack.empty(), "a backward pops more than its forward pushed");
 #ifdef COEUS_DEBUG
-    require(kept_.back().owner == owner, "a backward pops what another layer's forward pushed");
+    require(stack.back().owner == owner, "a backward pops what another layer's forward pushed");
 #else
     (void)owner;
 #endif
-    const Tensor tensor = kept_.back().tensor;
-    kept_.pop_back();
+    const Tensor tensor = stack.back().tensor;
+    stack.pop_back();
     return tensor;
 }
 
@@ -65,6 +82,8 @@ void Frame::add(Ctx& c, const WeightGradient& gradient) {
 void Frame::rewind(const Mark& mark) {
     memory_.rewind(mark.bytes);
     kept_.resize(std::min(kept_.size(), mark.entries));
+    host_memory_.rewind(mark.host_bytes);
+    on_host_.resize(std::min(on_host_.size(), mark.host_entries));
 }
 
 }  // namespace coeus

@@ -34,30 +34,21 @@ void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& pa
 }
 
 void Adam::update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                  const StepScalars& scalars) const {
+                  const StepScalars& scalars, Offloaded* offloaded) const {
     const NamedRange range("optimizer");
-    const bool has_copy = !parameters.is_sharded() && parameters.types().compute != parameters.types().master;
-    for (const Storage& storage : parameters.storages()) {
-        if (!storage.trainable()) continue;
-        for (const Param& param : storage.params()) {
-            const auto owned = [&](Tensor of) { return storage.owned(param, of).rows; };
-            const Storage::Piece piece = storage.owned(param, storage.master);
-            if (piece.rows.count() == 0) continue;
-            const int64_t global_cols = param.shape.cols();
-            AdamOptions options = options_;
-            options.stream = stream_of(param.name);
-            options.first_index = uint64_t(piece.first_row * global_cols + piece.first_col);
-            options.run = piece.rows.cols();
-            options.stride = uint64_t(global_cols);
-            kernels.adam(exec,
-                         {.master = piece.rows,
-                          .exp_avg = owned(storage.exp_avg),
-                          .exp_avg_sq = owned(storage.exp_avg_sq),
-                          .grad = owned(storage.gradient),
-                          .compute = has_copy ? owned(storage.w) : Tensor{}},
-                         options, scalars);
-        }
-    }
+    const auto update_rows = [&](const OwnedRows& rows) {
+        const int64_t global_cols = rows.param.shape.cols();
+        AdamOptions options = options_;
+        options.stream = stream_of(rows.param.name);
+        options.first_index = uint64_t(rows.first_row * global_cols + rows.first_col);
+        options.run = rows.tensors.master.cols();
+        options.stride = uint64_t(global_cols);
+        kernels.adam(exec, rows.tensors, options, scalars);
+    };
+    if (offloaded)
+        offloaded->for_each_owned(update_rows);
+    else
+        parameters.for_each_owned(update_rows);
 }
 
 }  // namespace coeus

@@ -39,7 +39,8 @@ void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeli
     const Memory& place = exec_.device->memory();
     frames_.reserve(size_t(training_.frames));
     for (int i = 0; i < training_.frames; ++i)
-        frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed, place);
+        frames_.emplace_back(bytes_of_frame(memory, i), memory.frame_entries, memory.frame_owed, place,
+                             memory.frame_on_host, exec_.device->staging());
     outputs_.resize(frames_.size());
     slots_ = Buffer(memory.slots, "flows between stages", place);
     messages_ = std::make_unique<PointToPoint>(pipeline, std::max(training_.messages, validation_.messages),
@@ -54,6 +55,10 @@ int64_t Executor::frame_bytes(const ExecutorMemory& memory) const {
     int64_t bytes = 0;
     for (int i = 0; i < training_.frames; ++i) bytes += bytes_of_frame(memory, i);
     return bytes;
+}
+
+int64_t Executor::frame_bytes_on_host(const ExecutorMemory& memory) const {
+    return training_.frames * memory.frame_on_host;
 }
 
 int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) const {

@@ -2,6 +2,7 @@
 #include "coeus/pipeline/stage.hpp"
 
 #include "coeus/device/named_range.hpp"
+#include "coeus/layers/block_inputs.hpp"
 
 namespace coeus {
 
@@ -34,6 +35,7 @@ Flow Stage::forward(Ctx& c, Flow in) const {
         flow = decoder_->blocks()[size_t(layer)]->forward(c, flow);
     }
     if (!part_.head) return flow;
+    c.inputs.expect_recall(c);
     const WeightLease weights(gathered_, decoder_->head_unit());
     const GradientLease gradients(gathered_, decoder_->head_unit());
     decoder_->head().forward(c, flow.hidden());

@@ -2,17 +2,20 @@
 #include "coeus/plan/memory.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/layers/block_inputs.hpp"
 #include "coeus/pipeline/stage.hpp"
 
 #include <algorithm>
 
 namespace coeus {
 
+using Terms = std::vector<std::pair<std::string, int64_t>>;
+
 namespace {
 
 // What one dry pass would have used.
 struct Measured {
-    int64_t activations, temporaries, workspace;
+    int64_t activations, on_host, temporaries, workspace;
     size_t entries, owed;
     double flops;
 };
@@ -50,8 +53,8 @@ Measured measure(int threads, const Context& context, const Pass& pass) {
     StepScalars scalars;
     Ctx c = context(exec, frame, temp, scalars);
     pass(c);
-    return {frame.peak_bytes(),   temp.peak(),       exec.workspace.peak(),
-            frame.peak_entries(), frame.peak_owed(), counter.flops()};
+    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),    exec.workspace.peak(),
+            frame.peak_entries(), frame.peak_owed(),       counter.flops()};
 }
 
 void take_larger(MemoryPlan& plan, const Measured& m, int64_t& frame) {
@@ -60,12 +63,21 @@ void take_larger(MemoryPlan& plan, const Measured& m, int64_t& frame) {
     plan.workspace = std::max(plan.workspace, m.workspace);
     plan.executor.frame_entries = std::max(plan.executor.frame_entries, m.entries);
     plan.executor.frame_owed = std::max(plan.executor.frame_owed, m.owed);
+    plan.executor.frame_on_host = std::max(plan.executor.frame_on_host, m.on_host);
+}
+
+// Those that are not 0.
+Terms largest_first(Terms all) {
+    std::erase_if(all, [](const auto& term) { return term.second == 0; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    return all;
 }
 
 }  // namespace
 
-std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
-    std::vector<std::pair<std::string, int64_t>> all = {
+Terms MemoryPlan::terms() const {
+    return largest_first({
         {"weights", state.master},
         {"weights in the compute type", state.compute},
         {"gradients", state.gradients},
@@ -83,11 +95,18 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::terms() const {
         {"copies for checkpoints", copies},
         {"buffers of libraries", libraries},
         {"buffers of NCCL (estimate)", nccl},
-    };
-    std::erase_if(all, [](const auto& term) { return term.second == 0; });
-    std::stable_sort(all.begin(), all.end(),
-                     [](const auto& a, const auto& b) { return a.second > b.second; });
-    return all;
+        {"places of offloading", offloading},
+    });
+}
+
+Terms MemoryPlan::terms_on_host() const {
+    return largest_first({
+        {"weights", on_host.state.master},
+        {"optimizer moments", on_host.state.moments},
+        {"activations", on_host.activations},
+        {"copies for checkpoints", on_host.copies},
+        {"token ids and reductions", on_host.exchange},
+    });
 }
 
 std::string MemoryPlan::text(int64_t limit_bytes) const {
@@ -96,7 +115,10 @@ std::string MemoryPlan::text(int64_t limit_bytes) const {
         lines += fmt::format("\n  {:<28} {:>11}", what, bytes_text(double(bytes)));
     lines += fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
                          bytes_text(double(limit_bytes)));
-    if (on_host > 0) lines += fmt::format("\n  {:<28} {:>11}", "on the host", bytes_text(double(on_host)));
+    if (on_host.total() == 0) return lines;
+    lines += fmt::format("\n  {:<28} {:>11}", "on the host", bytes_text(double(on_host.total())));
+    for (const auto& [what, bytes] : terms_on_host())
+        lines += fmt::format("\n    {:<26} {:>11}", what, bytes_text(double(bytes)));
     return lines;
 }
 
@@ -130,11 +152,14 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
     Exec computation;
     Stream stream(Stream::Mode::eager);
     const Exchanges through(exchanges, mesh, computation, stream);
-    const auto pass = [&](const BatchShape& shape, int64_t& most, const auto& run) {
+    const OffloadedInputs on_host;
+    const BlockInputs& trained = decoder.parameters().types().offload ? on_host : inputs_in_frame();
+    const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
+                          const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
-            return {exec,       dry_kernels_of(backend), frame,       temp, batch, scalars, *through.kv,
-                    through.tp, *through.tokens,         through.loss};
+            return {exec,       dry_kernels_of(backend), frame,        temp,  batch, scalars, *through.kv,
+                    through.tp, *through.tokens,         through.loss, inputs};
         };
         const Measured m = measure(threads, context, run);
         take_larger(plan, m, most);
@@ -146,26 +171,29 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
         const Flow gradient = stage.part().embedding && stage.part().head ? Flow{} : flow;
         double flops = 0;
         if (executor.training().runs_whole[i])
-            flops = pass(training, plan.executor.frame, [&](Ctx& c) {
+            flops = pass(training, trained, plan.executor.frame, [&](Ctx& c) {
                 stage.forward(c, flow);
                 stage.backward(c, gradient);
             });
         if (executor.training().runs_halves[i])
-            flops = pass(training, plan.executor.frame, [&](Ctx& c) {
+            flops = pass(training, trained, plan.executor.frame, [&](Ctx& c) {
                 stage.forward(c, flow);
                 stage.backward_input(c, gradient);
                 stage.backward_weight(c);
             });
         plan.flops += flops;
         if (validation.sequences > 0)
-            pass(validation, plan.executor.validation_frame,
+            pass(validation, inputs_in_frame(), plan.executor.validation_frame,
                  [&](Ctx& c) { stage.evaluate(c, validation_flow); });
     }
-    plan.flops += pass(training, plan.executor.frame, [&](Ctx& c) {
+    plan.flops += pass(training, trained, plan.executor.frame, [&](Ctx& c) {
         for (const Storage& storage : decoder.parameters().storages())
             c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
     });
     plan.activations = executor.frame_bytes(plan.executor);
+    plan.on_host.state = decoder.parameters().offloaded_bytes();
+    plan.on_host.activations = executor.frame_bytes_on_host(plan.executor);
+    if (plan.on_host.activations > 0) plan.offloading = OffloadedInputs::bytes(flow.hidden());
     plan.executor.slots = executor.slot_bytes(flow.hidden().bytes(), validation_flow.hidden().bytes());
     plan.tables =
         decoder.positions() * decoder.config().head_dim * size_of(decoder.parameters().types().accumulate());
@@ -231,14 +259,34 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
     return plan;
 }
 
-void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy) {
-    if (plan.total() <= limit_bytes) return;
-    const auto terms = plan.terms();
+namespace {
+
+std::string largest_of(const Terms& terms) {
     std::string largest;
     for (size_t i = 0; i < std::min<size_t>(3, terms.size()); ++i)
         largest += fmt::format("{}{} {}", i ? ", " : "", terms[i].first, bytes_text(double(terms[i].second)));
+    return largest;
+}
+
+}  // namespace
+
+void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy) {
+    if (plan.total() <= limit_bytes) return;
     throw ConfigError("the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
-                      bytes_text(double(plan.total())), bytes_text(double(limit_bytes)), largest, remedy());
+                      bytes_text(double(plan.total())), bytes_text(double(limit_bytes)),
+                      largest_of(plan.terms()), remedy());
+}
+
+void require_fits_on_host(const MemoryPlan& plan, int64_t limit_bytes) {
+    if (plan.on_host.total() <= limit_bytes) return;
+    throw ConfigError(
+        "the run needs {} of host memory per rank beside its GPU, but this host allows {}; the largest "
+        "terms: {}. More ranks that share the parameters (parallelism.data_parallel_shard_degree) need less "
+        "each{}",
+        bytes_text(double(plan.on_host.total())), bytes_text(double(limit_bytes)),
+        largest_of(plan.terms_on_host()),
+        plan.on_host.state.total() > 0 ? "; without training.enable_cpu_offload the GPU holds the state"
+                                       : "");
 }
 
 }  // namespace coeus

@@ -176,7 +176,8 @@ void Gathered::gather(size_t u) {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
             const Tensor all = weights_->of(u, i), own = share_of(all, ranks_->gather);
             const int64_t count = storage.shard_shape().count();
-            if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), storage.master.reshape({count}));
+            const Tensor from = storage.compute ? storage.compute : storage.master;
+            if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), from.reshape({count}));
             ranks_->gather.all_gather(exec, all, own);
         });
     });

@@ -60,22 +60,34 @@ int64_t Parameters::count() const {
 
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
-    b.master = bytes_of(storages_, types_.master);
-    if (!is_sharded() && types_.compute != types_.master) b.compute = bytes_of(storages_, types_.compute);
+    if (!types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
+    // gathered weights can be made of a master that is on the device as well
+    const bool copied = types_.compute != types_.master && (!is_sharded() || types_.offload);
+    if (copied) b.compute = bytes_of(storages_, types_.compute);
     if (with_optimizer) {
         b.gradients = bytes_of(storages_, types_.accumulate());
-        b.moments = 2 * bytes_of(storages_, types_.master);
+        if (!types_.offload) b.moments = 2 * bytes_of(storages_, types_.master);
     }
     return b;
 }
 
+Parameters::Bytes Parameters::offloaded_bytes() const {
+    Bytes b;
+    if (types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
+    if (types_.offload) b.moments = 2 * bytes_of(storages_, types_.master);
+    return b;
+}
+
 void Parameters::allocate(bool with_optimizer, const Device& device) {
-    const Bytes b = bytes(with_optimizer);
-    const Memory& memory = device.memory();
+    const Bytes b = bytes(with_optimizer), offloaded = offloaded_bytes();
+    const Memory &memory = device.memory(), &host = device.staging();
     device_ = &device;
-    master_ = Buffer(b.master, "weights", memory);
+    master_ = Buffer(b.master + offloaded.master, "weights", types_.offloads_master() ? host : memory);
     lay_out(storages_, &Storage::master, master_, types_.master);
-    if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type", memory);
+    if (b.compute > 0) {
+        compute_ = Buffer(b.compute, "weights in the compute type", memory);
+        lay_out(storages_, &Storage::compute, compute_, types_.compute);
+    }
     if (!is_sharded()) lay_out(storages_, &Storage::w, b.compute > 0 ? compute_ : master_, types_.compute);
     if (!with_optimizer) return;
     const Dtype acc = types_.accumulate();
@@ -83,10 +95,19 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     partial_count_ = lay_out(storages_, &Storage::gradient, gradient_, acc) / size_of(acc);
     if (!is_sharded()) lay_out(storages_, &Storage::g, gradient_, acc);
     gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
-    moment1_ = Buffer(b.moments / 2, "first moments", memory);
+    const int64_t moment_bytes = (b.moments + offloaded.moments) / 2;
+    const Memory& of_moments = types_.offload ? host : memory;
+    moment1_ = Buffer(moment_bytes, "first moments", of_moments);
     lay_out(storages_, &Storage::exp_avg, moment1_, types_.master);
-    moment2_ = Buffer(b.moments / 2, "second moments", memory);
+    moment2_ = Buffer(moment_bytes, "second moments", of_moments);
     lay_out(storages_, &Storage::exp_avg_sq, moment2_, types_.master);
+}
+
+std::vector<std::byte*> Parameters::offloaded_vectors() const {
+    std::vector<std::byte*> all;
+    if (types_.offload) all = {moment1_.data(), moment2_.data()};
+    if (types_.offloads_master()) all.push_back(master_.data());
+    return all;
 }
 
 std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
@@ -136,7 +157,7 @@ void Parameters::initialise(uint64_t seed, int threads) {
             const Storage::Piece piece = storage.owned(param, storage.master);
             const RandomStream stream(seed, param.name);
             const Tensor all = piece.rows.reshape({piece.rows.count()});
-            if (device_->is_host()) {
+            if (master_device().is_host()) {
                 fill(all, 0, piece, param, stream, threads);
                 continue;
             }
@@ -152,14 +173,40 @@ void Parameters::initialise(uint64_t seed, int threads) {
 
 void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
     for (const Buffer* moments : {&moment1_, &moment2_})
-        if (moments->bytes() > 0)
+        if (types_.offload)
+            std::fill_n(moments->data(), moments->bytes(), std::byte(0));
+        else if (moments->bytes() > 0)
             kernels.zero(exec,
                          Tensor(moments->data(), types_.master, {moments->bytes() / size_of(types_.master)}));
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {
-    if (is_sharded() || types_.compute == types_.master) return;
-    for (const Storage& storage : storages_) kernels.cast(exec, storage.w, storage.master);
+    for (const Storage& storage : storages_)
+        if (storage.compute) kernels.cast(exec, storage.compute, storage.master);
+}
+
+OwnedRows Parameters::rows_of(const Storage& storage, const Param& param, int64_t first, int64_t count) {
+    const auto rows = [&](Tensor of) {
+        return of ? storage.owned(param, of).rows.slice_rows(first, count) : Tensor{};
+    };
+    const Storage::Piece all = storage.owned(param, storage.master);
+    return {param,
+            all.first_row + first,
+            all.first_col,
+            {.master = rows(storage.master),
+             .exp_avg = rows(storage.exp_avg),
+             .exp_avg_sq = rows(storage.exp_avg_sq),
+             .grad = rows(storage.gradient),
+             .compute = rows(storage.compute)}};
+}
+
+void Parameters::for_each_owned(EachRows each) const {
+    for (const Storage& storage : storages_) {
+        if (!storage.trainable()) continue;
+        for (const Param& param : storage.params())
+            if (const int64_t rows = storage.owned(param, storage.master).rows.rows(); rows > 0)
+                each(rows_of(storage, param, 0, rows));
+    }
 }
 
 }  // namespace coeus

@@ -84,14 +84,14 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
 
 }  // namespace
 
-std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options) {
-    std::vector<int64_t> totals;
+std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options) {
+    std::vector<MemoryPlan> plans;
     EngineOptions of_rank = options;
     for (int stage = 0; stage < options.mesh.pp; ++stage) {
         of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
-        totals.push_back(Engine(config, of_rank).plan().total());
+        plans.push_back(Engine(config, of_rank).plan());
     }
-    return totals;
+    return plans;
 }
 
 Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
@@ -109,13 +109,16 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
                           mesh, options.exchanges, options.backend);
     plan_.gathered = gathered_.bytes();
+    if (options.types.offload)
+        plan_.offloading += Offloaded::bytes(decoder_.parameters(), options.offload_chunk);
     const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
                                             mesh.size(cp), options.backend);
     plan_.batches = ids.host;
     for (const Communicator* ranks : summing(mesh, options.exchanges))
         plan_.reduction += Communicator::reduction_bytes(ranks->size());
     if (options.copies_state)
-        plan_.copies = (plan_.state.master + plan_.state.moments) / mesh.size(dp_replicate);
+        plan_.copies = (plan_.state.master + plan_.state.moments + plan_.on_host.state.total()) /
+                       mesh.size(dp_replicate);
     plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
     if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
     if (options.backend == Backend::cuda) plan_for_gpu(ids.device);
@@ -123,7 +126,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 
 // What the CPU holds for a GPU is in the host's memory; token ids are on both.
 void Engine::plan_for_gpu(int64_t token_ids) {
-    plan_.on_host = plan_.reduction + plan_.copies + plan_.batches;
+    plan_.on_host.copies = plan_.copies;
+    plan_.on_host.exchange = plan_.reduction + plan_.batches;
     plan_.reduction = plan_.copies = plan_.libraries = 0;
     plan_.batches = token_ids;
     if (options_.nccl)
@@ -132,6 +136,7 @@ void Engine::plan_for_gpu(int64_t token_ids) {
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {
     require(device.backend() == options_.backend, "an engine was planned for another backend");
+    require(!options_.types.offload || !device.is_host(), "what is on the host already is not offloaded");
     mesh_ = &mesh;
     exec_.run_on(device);
     kernels_ = &kernels_of(options_.backend);
@@ -144,6 +149,9 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
     executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
     temp_ = Arena(plan_.temporaries, "temporaries", memory);
+    if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
+    if (plan_.on_host.activations > 0)
+        offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(cp)), exec_);
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
     const auto part_of = [&](const BatchShape& shape, int64_t local_batches) {
@@ -176,21 +184,33 @@ MemoryPlan Engine::used() const {
         most = std::max(most, frame.peak_bytes());
         used.executor.frame_entries = std::max(used.executor.frame_entries, frame.peak_entries());
     }
+    used.executor.frame_on_host = 0;
+    for (const Frame& frame : executor_.frames())
+        used.executor.frame_on_host = std::max(used.executor.frame_on_host, frame.peak_host_bytes());
+    used.on_host.activations = executor_.frame_bytes_on_host(used.executor);
     used.activations = executor_.frame_bytes(used.executor);
     used.temporaries = temp_.peak();
     used.workspace = exec_.workspace.peak();
     return used;
 }
 
-Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars) {
-    return {exec_,          *kernels_,           frame,           temp_, batch, scalars, *exchanges_->kv,
-            exchanges_->tp, *exchanges_->tokens, exchanges_->loss};
+Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs) {
+    return {exec_,
+            *kernels_,
+            frame,
+            temp_,
+            batch,
+            scalars,
+            *exchanges_->kv,
+            exchanges_->tp,
+            *exchanges_->tokens,
+            exchanges_->loss,
+            inputs};
 }
 
-// Shape of what goes from stage to stage.
-Tensor Engine::flow_of(const Batch& batch) const {
-    return Tensor(nullptr, options_.types.compute,
-                  {batch.count() / (*mesh_)[tp].size(), decoder_.config().dim});
+// Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
+Tensor Engine::flow_of(int64_t tokens) const {
+    return Tensor(nullptr, options_.types.compute, {tokens / (*mesh_)[tp].size(), decoder_.config().dim});
 }
 
 // What the host adds to a step, first; then the work, which is the same in each.
@@ -211,7 +231,8 @@ bool Engine::update() {
     give(update_, [this] {
         adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
                            (*mesh_)[owner_axes]);
-        adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars());
+        adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
+                     offloaded_ ? &*offloaded_ : nullptr);
     });
     gathered_.forget_weights();
     return step_->read(exec_).finite != 0;
@@ -230,8 +251,9 @@ void Engine::forward_backward(int64_t local_batch) {
     for (size_t m = 0; m < micro_batches_.size(); ++m)
         micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
     const bool last = local_batch == options_.accumulation - 1;
-    executor_.forward_backward(flow_of(micro_batches_[0]), last, [this](int m, Frame& frame) {
-        return context(micro_batches_[size_t(m)], frame, step_->scalars());
+    const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
+    executor_.forward_backward(flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame) {
+        return context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs);
     });
 }
 
@@ -295,8 +317,8 @@ double Engine::evaluate(const LocalBatch& local) {
     micro_batches_[0] = validation_part_.bring(exec_, 0);
     validation_->stage({});
     validation_->bring(exec_);
-    executor_.evaluate(flow_of(micro_batches_[0]), [this](int, Frame& frame) {
-        return context(micro_batches_[0], frame, validation_->scalars());
+    executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame) {
+        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame());
     });
     return validation_->read(exec_).loss;
 }

@@ -12,8 +12,8 @@ namespace coeus {
 namespace {
 
 // Percent of a step's time, roughly: what matters is their order.
-constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4, cost_of_cp = 10,
-                 cost_of_tp = 15, cost_of_blocks = 30;
+constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
+                 cost_of_offloading = 5, cost_of_cp = 10, cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
 
 // Sequences of a step, which no alternative changes.
@@ -45,6 +45,17 @@ std::vector<Alternative> with_less_kept(const Alternative& now) {
         all.back().cost += cost_of_blocks;
         all.back().says.push_back(R"(activation_checkpoint.mode = "full")");
     }
+    return all;
+}
+
+// State and inputs of blocks are in the memory of a GPU's host.
+std::vector<Alternative> with_offloading(const Alternative& now) {
+    std::vector<Alternative> all = {now};
+    if (now.options.backend == Backend::cpu || now.options.types.offload) return all;
+    all.push_back(now);
+    all.back().options.types.offload = true;
+    all.back().cost += cost_of_offloading;
+    all.back().says.push_back("training.enable_cpu_offload = true");
     return all;
 }
 
@@ -109,9 +120,21 @@ std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t se
     return all;
 }
 
-// Of the rank that needs most.
-int64_t bytes_of(const DecoderConfig& model, const EngineOptions& options) {
-    return std::ranges::max(planned_bytes(model, options));
+// Of the ranks that need most.
+struct Needed {
+    int64_t bytes = 0, on_host = 0;
+    std::string text() const {
+        return bytes_text(double(bytes)) +
+               (on_host > 0 ? fmt::format(" and {} of host memory", bytes_text(double(on_host))) : "");
+    }
+};
+Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
+    Needed most;
+    for (const MemoryPlan& plan : plans_of_stages(model, options)) {
+        most.bytes = std::max(most.bytes, plan.total());
+        most.on_host = std::max(most.on_host, plan.on_host.total());
+    }
+    return most;
 }
 
 }  // namespace
@@ -119,9 +142,10 @@ int64_t bytes_of(const DecoderConfig& model, const EngineOptions& options) {
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options) {
     std::vector<Alternative> all;
     for (const Alternative& kept : with_less_kept({.options = options}))
-        for (const Alternative& divided : with_other_meshes(model, kept))
-            for (Alternative& batched : with_smaller_batches(divided, step_sequences(options)))
-                if (batched.cost > 0) all.push_back(std::move(batched));
+        for (const Alternative& offloaded : with_offloading(kept))
+            for (const Alternative& divided : with_other_meshes(model, offloaded))
+                for (Alternative& batched : with_smaller_batches(divided, step_sequences(options)))
+                    if (batched.cost > 0) all.push_back(std::move(batched));
     for (Alternative& alternative : all) {
         // a step of as many sequences needs no word where neither its parts nor the ranks that share it
         // change
@@ -134,27 +158,31 @@ std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOp
     return all;
 }
 
-std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes) {
+std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+                          int64_t host_limit_bytes) {
+    const auto fits = [&](const Needed& needed) {
+        return needed.bytes <= limit_bytes && needed.on_host <= host_limit_bytes;
+    };
     Alternative smallest = {.options = options};
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const Alternative& alternative : alternatives(model, options)) {
-        const int64_t bytes = bytes_of(model, alternative.options);
-        if (bytes <= limit_bytes)
+        const Needed needed = needed_by(model, alternative.options);
+        if (fits(needed))
             return fmt::format("The cheapest change that fits: {}, which needs {}",
-                               join(alternative.says, ", "), bytes_text(double(bytes)));
-        if (bytes >= least) continue;
-        least = bytes;
+                               join(alternative.says, ", "), needed.text());
+        if (needed.bytes >= least || needed.on_host > host_limit_bytes) continue;
+        least = needed.bytes;
         smallest = alternative;
     }
     // shards of more ranks, each with one sequence at a time
     EngineOptions more = smallest.options;
     while (more.mesh.ranks() < most_ranks) {
         more.mesh.dp_shard *= 2;
-        if (const int64_t bytes = bytes_of(model, more); bytes <= limit_bytes)
+        if (const Needed needed = needed_by(model, more); fits(needed))
             return fmt::format(
                 "{} ranks would do: with parallelism.data_parallel_shard_degree = {}{} each needs {}",
                 more.mesh.ranks(), more.mesh.dp_shard,
-                smallest.says.empty() ? "" : ", " + join(smallest.says, ", "), bytes_text(double(bytes)));
+                smallest.says.empty() ? "" : ", " + join(smallest.says, ", "), needed.text());
     }
     return fmt::format(
         "No change of the deck fits this model in here; the smallest needs {}. Lower "

@@ -41,7 +41,7 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
             tensor.name = hub.name;
             tensor.shape = param.shape;
             tensor.rotated_heads = hub.rotated_heads;
-            tensor.device = &parameters.device();
+            tensor.device = &parameters.master_device();
             if (!storage->master) continue;
             const Storage::Piece piece = storage->owned(param, storage->master);
             tensor.local = piece.rows;

@@ -32,8 +32,8 @@ Matter matter_of(const std::string& key, const Config& config) {
     for (const char* prefix :
          {"job.", "log.", "metrics.", "profiling.", "checkpoint.", "comm.", "parallelism.", "device",
           "include", "debug.", "activation_checkpoint.", "model.hf_assets_path", "model.tokenizer_path",
-          "training.threads", "training.local_batch_size", "training.global_batch_size", "training.dataset",
-          "validation."})
+          "training.threads", "training.enable_cpu_offload", "training.local_batch_size",
+          "training.global_batch_size", "training.dataset", "validation."})
         if (key.starts_with(prefix)) return Matter::nothing;
     return Matter::run;
 }

@@ -93,6 +93,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
+    options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.copies_state = saves_beside(config);
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;
@@ -117,6 +118,23 @@ LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* no
          .min_factor = s.min_lr_factor},
         notices);
 }
+
+namespace {
+
+std::string describe_offloading(const Engine& engine) {
+    const StateTypes& types = engine.options().types;
+    if (!types.offload)
+        return "Notice: training.enable_cpu_offload has no effect on CPUs: all of the run is in host memory "
+               "already";
+    const bool inputs = engine.plan().on_host.activations > 0;
+    return fmt::format("Offloaded to host memory: {}optimizer moments{}",
+                       types.offloads_master() ? "weights, " : "",
+                       inputs ? ", inputs of blocks that are computed again"
+                              : "; no activations, since no block is computed again whole "
+                                "(activation_checkpoint.mode = \"full\")");
+}
+
+}  // namespace
 
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
                                       int64_t memory_limit) {
@@ -148,10 +166,12 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         config.parallelism.context_parallel_rotate_method));
     if (const std::string recomputed = engine.recompute().text(engine.decoder().parts()); !recomputed.empty())
         lines.push_back(recomputed);
+    if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
     lines.push_back(engine.plan().text(memory_limit));
     if (mesh.pp > 1) {
         std::vector<std::string> totals;
-        for (const int64_t bytes : planned_bytes(m, options)) totals.push_back(bytes_text(double(bytes)));
+        for (const MemoryPlan& plan : plans_of_stages(m, options))
+            totals.push_back(bytes_text(double(plan.total())));
         lines.push_back("that was rank 0 and its stages; the plans of the pipeline ranks: " +
                         join(totals, ", "));
     }
@@ -193,9 +213,10 @@ void dry_run(const CommandLine& command_line, int world_size) {
     for (const std::string& line : describe_run(config, mesh, engine, limit)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     for (const std::string& notice : absent_files(config)) log::info("{}", notice);
-    if (std::ranges::max(planned_bytes(model, engine.options())) > limit)
+    if (std::ranges::any_of(plans_of_stages(model, engine.options()),
+                            [&](const MemoryPlan& plan) { return plan.total() > limit; }))
         log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
-                  memory_advice(model, engine.options(), limit));
+                  memory_advice(model, engine.options(), limit, limit));
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

@@ -127,7 +127,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
                 !advice.empty())
                 log::info("Hint: {}", advice);
     }
-    require_all_fit(limit);
+    require_all_fit(limit, memory_limit_bytes() / mpi.local_size());
     if (const auto& library = device_.transport().nccl) connect_by_nccl(*library, mpi.host());
     engine_.allocate(mesh_, device_.device());
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
@@ -183,13 +183,15 @@ std::optional<double> Trainer::measure_peak(int local_size) {
 
 // Plans and hosts differ: all ranks learn whether any lacks memory, and say what the one says that lacks
 // most.
-void Trainer::require_all_fit(int64_t limit) const {
-    const int64_t lacking = engine_.plan().total() - limit,
-                  most = mesh_.world().all_reduce(lacking, Reduce::max);
+void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
+    const MemoryPlan& plan = engine_.plan();
+    const int64_t lacking = plan.total() - limit, most = mesh_.world().all_reduce(lacking, Reduce::max),
+                  most_on_host = mesh_.world().all_reduce(plan.on_host.total(), Reduce::max);
     together(mesh_.world(), [&] {
         if (lacking == most)
-            require_fits(engine_.plan(), limit,
-                         [&] { return memory_advice(model_, engine_.options(), limit); });
+            require_fits(plan, limit,
+                         [&] { return memory_advice(model_, engine_.options(), limit, host_limit); });
+        if (plan.on_host.total() == most_on_host) require_fits_on_host(plan, host_limit);
     });
 }
 

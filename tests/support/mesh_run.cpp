@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace coeus::test {
 
@@ -31,6 +32,7 @@ std::string MeshCase::name() const {
                             exchanges.context.balancing == Balancing::none ? "" : " head-tail");
     if (!device->is_host()) text += nccl ? ", GPUs by NCCL" : ", GPU";
     if (graphs) text += ", graphs";
+    if (types.offload) text += ", offloaded";
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
@@ -52,7 +54,8 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .recompute = c.recompute,
                        .pipeline = c.pipeline,
                        .backend = c.device->backend(),
-                       .graphs = c.graphs}),
+                       .graphs = c.graphs,
+                       .offload_chunk = c.offload_chunk}),
       sequences_(c.sequences),
       validated_(c.validation_batch()) {
     engine.allocate(mesh, *c.device);
@@ -113,6 +116,30 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
     return batch;
 }
 
+namespace {
+
+std::string use_differs_from_plan(const Engine& engine) {
+    const MemoryPlan planned = engine.plan(), used = engine.used();
+    std::string lines;
+    const auto compare = [&](const char* what, int64_t is, int64_t should) {
+        if (is != should) lines += fmt::format("{} bytes of {} were used, {} planned\n", is, what, should);
+    };
+    compare("activations", used.activations, planned.activations);
+    compare("offloaded activations", used.on_host.activations, planned.on_host.activations);
+    compare("temporaries", used.temporaries, planned.temporaries);
+    compare("workspace", used.workspace, planned.workspace);
+    return lines;
+}
+
+// A rank that sees nothing wrong agrees with one that does.
+std::string agreed(const MeshCase& c, std::string lines, const Communicator& world) {
+    if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
+        lines = "another rank differs\n";
+    return lines.empty() ? "" : c.name() + ":\n" + lines;
+}
+
+}  // namespace
+
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps,
                                   double loss_tolerance, double gradient_tolerance) {
     Mesh mesh(world.split(0, "world"), c.mesh);
@@ -127,6 +154,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.pipeline = {};
     whole.device = &host_device();
     whole.graphs = false;
+    whole.types.offload = false;
     whole.validated = c.validation_batch();
     whole.local_batches = c.local_batches * c.mesh.size(dp);
     MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
@@ -157,21 +185,45 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
         compare("validation loss", many.evaluate(validated), one.evaluate(validated), step);
     }
     compare_all("weight", &Storage::master, steps);
-    const MemoryPlan planned = many.engine.plan(), used = many.engine.used();
-    const auto compare_bytes = [&](const char* what, int64_t MemoryPlan::*bytes) {
-        if (used.*bytes != planned.*bytes)
-            lines += fmt::format("{} bytes of {} were used, {} planned\n", used.*bytes, what, planned.*bytes);
-    };
-    compare_bytes("activations", &MemoryPlan::activations);
-    compare_bytes("temporaries", &MemoryPlan::temporaries);
-    compare_bytes("workspace", &MemoryPlan::workspace);
+    lines += use_differs_from_plan(many.engine);
     watch.allow(-1, "all has ended");
     watch.look();
     lines += overdue;
-    // a rank that sees nothing wrong agrees with one that does
-    if (world.all_reduce(int64_t(!lines.empty()), Reduce::max) != 0 && lines.empty())
-        lines = "another rank differs\n";
-    return lines.empty() ? "" : c.name() + ":\n" + lines;
+    return agreed(c, lines, world);
+}
+
+std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_t steps) {
+    Mesh mesh(world.split(0, "world"), c.mesh);
+    std::optional<MeshRun> with_queues, with_more;
+    std::optional<NcclWorld> nccl;  // ends before these
+    if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device));
+    const bool graphs = std::exchange(c.graphs, false);
+    MeshRun& here = with_queues.emplace(c, mesh);
+    c.types.offload = true;
+    c.graphs = graphs;
+    MeshRun& there = with_more.emplace(c, mesh);
+    std::string lines;
+    const auto compare = [&](const char* what, const auto& is, const auto& should, int64_t step) {
+        if (is != should) lines += fmt::format("step {}: {} differs\n", step, what);
+    };
+    const auto compare_scalars = [&](int64_t step) {
+        const StepScalars is = there.engine.scalars(), should = here.engine.scalars();
+        compare("loss", is.loss, should.loss, step);
+        compare("norm", is.grad_norm, should.grad_norm, step);
+    };
+    for (int64_t step = 1; step <= steps; ++step) {
+        TestBatch batch = batch_of_step(c, uint64_t(step));
+        if (!here.step(step, batch) || !there.step(step, batch)) lines += "a step was not finite\n";
+        compare_scalars(step);
+        compare("a gradient", there.whole(&Storage::gradient), here.whole(&Storage::gradient), step);
+    }
+    compare("a weight", there.whole(&Storage::master), here.whole(&Storage::master), steps);
+    compare("a first moment", there.whole(&Storage::exp_avg), here.whole(&Storage::exp_avg), steps);
+    compare("a second moment", there.whole(&Storage::exp_avg_sq), here.whole(&Storage::exp_avg_sq), steps);
+    TestBatch validated = batch_of_step(c, 1);
+    compare("validation loss", there.evaluate(validated), here.evaluate(validated), steps);
+    lines += use_differs_from_plan(there.engine);
+    return agreed(c, lines, world);
 }
 
 PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_batches, int virtual_stages,

@@ -31,6 +31,7 @@ struct MeshCase {
     const Device* device = &host_device();  ///< of the mesh; one rank alone is always on the host
     const NcclLibrary* nccl = nullptr;      ///< carries the mesh's tensors; null: pinned host memory
     bool graphs = false;                    ///< a GPU's steps are given as graphs
+    int64_t offload_chunk = 4096;           ///< where types.offload: several chunks of a tiny model
 
     std::string name() const;
     int64_t validation_batch() const {
@@ -66,6 +67,9 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed);
 /// every rank. Collective.
 std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, int64_t steps = 3,
                                   double loss_tolerance = 1e-11, double gradient_tolerance = 1e-9);
+/// Takes steps on the mesh twice, with state and inputs of blocks offloaded and without (kernel by kernel),
+/// and compares the bits of all that differs_from_one_rank compares, of the moments too. Collective.
+std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_t steps = 2);
 /// Stages that divide the model as evenly as may be, in this schedule.
 PipelineOptions pipeline_of(const std::string& schedule, int ranks, int micro_batches, int virtual_stages,
                             const DecoderConfig& model);

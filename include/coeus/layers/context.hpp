@@ -34,6 +34,10 @@ class TokenExchange;
 /// Tokens are exchanged all at once; see token_exchange.hpp.
 const TokenExchange& whole_tokens();
 
+class BlockInputs;
+/// Blocks that are computed again leave their inputs in the frame; see block_inputs.hpp.
+const BlockInputs& inputs_in_frame();
+
 struct Ctx {
     Exec& exec;
     const Kernels& k;
@@ -41,10 +45,11 @@ struct Ctx {
     Arena& temp;  ///< for tensors that end within a layer; a Scope rewinds it
     const Batch& batch;
     StepScalars& scalars;
-    const KvExchange& kv = local_exchange();       ///< where attention's keys and values come from
-    const Communicator& tp = alone();              ///< ranks that divide each layer's matrices
-    const TokenExchange& tokens = whole_tokens();  ///< how they exchange tokens around its products
-    const LossExchange& loss = split_loss();       ///< how they come to a loss
+    const KvExchange& kv = local_exchange();        ///< where attention's keys and values come from
+    const Communicator& tp = alone();               ///< ranks that divide each layer's matrices
+    const TokenExchange& tokens = whole_tokens();   ///< how they exchange tokens around its products
+    const LossExchange& loss = split_loss();        ///< how they come to a loss
+    const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of blocks are that are computed again
 };
 
 /// What flows between blocks, and what a pipeline stage would send: one to four tensors.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frame: what one micro-batch keeps between its forward and its backward: an arena and a stack of tensors.
+// Frame: what one micro-batch keeps between its forward and its backward: an arena and a stack of tensors,
+// and the same in host memory for what is offloaded (block_inputs.hpp).
 #pragma once
 
 #include "coeus/device/arena.hpp"
@@ -27,13 +28,19 @@ public:
     Frame() = default;
     /// `bytes`, `entries` and `owed` (weight gradients between I and W) as the planning run measured them, so
     /// that nothing is allocated later.
-    Frame(int64_t bytes, size_t entries, size_t owed = 0, const Memory& memory = host_memory());
+    Frame(int64_t bytes, size_t entries, size_t owed = 0, const Memory& memory = host_memory(),
+          int64_t host_bytes = 0, const Memory& host = host_memory());
 
     /// Memory that lives until the frame is rewound: results and whatever the backward needs.
     Tensor keep(Dtype dtype, const Shape& shape) { return memory_.alloc(dtype, shape); }
     /// `owner` is the layer; backward pops exactly what forward pushed, in reverse, which debug builds check.
     void push(const void* owner, Tensor tensor);
     Tensor pop(const void* owner);
+    /// Memory on the host, and its own stack.
+    Tensor keep_on_host(const void* owner, Dtype dtype, const Shape& shape);
+    Tensor pop_from_host(const void* owner);
+    /// What the next pop_from_host() would return; absent: nothing.
+    Tensor last_on_host() const { return on_host_.empty() ? Tensor{} : on_host_.back().tensor; }
 
     /// The one door of weight gradients: run now; owed while a schedule computes the gradient of the input
     /// alone; or dropped where the parameter is frozen.
@@ -56,15 +63,18 @@ public:
     void pay(Ctx& c, size_t unit);
 
     struct Mark {
-        int64_t bytes;
-        size_t entries;
+        int64_t bytes = 0;
+        size_t entries = 0;
+        int64_t host_bytes = 0;
+        size_t host_entries = 0;
     };
-    Mark mark() const { return {memory_.mark(), kept_.size()}; }
+    Mark mark() const { return {memory_.mark(), kept_.size(), host_memory_.mark(), on_host_.size()}; }
     void rewind(const Mark& mark);
 
     const Arena& memory() const { return memory_; }
     void observe(ArenaObserver* observer) { memory_.observe(observer); }
     int64_t peak_bytes() const { return memory_.peak(); }
+    int64_t peak_host_bytes() const { return host_memory_.peak(); }
     size_t peak_entries() const { return peak_entries_; }
     size_t peak_owed() const { return peak_owed_; }
 
@@ -73,10 +83,11 @@ private:
         const void* owner;
         Tensor tensor;
     };
-    Arena memory_;
+    Arena memory_, host_memory_;
+    static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
     void add(Ctx& c, const WeightGradient& gradient);
 
-    std::vector<Kept> kept_;
+    std::vector<Kept> kept_, on_host_;
     std::vector<WeightGradient> owed_;
     bool owing_ = false;
     size_t peak_entries_ = 0, peak_owed_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replay: a block of which the frame keeps the input alone; the backward runs the forward again (Chen et al.
-// 2016).
+// Replay: a block of which the input alone is kept (block_inputs.hpp); the backward runs the forward again
+// (Chen et al. 2016).
 #pragma once
 
 #include "coeus/layers/block.hpp"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
-#include "coeus/state/parameters.hpp"
+#include "coeus/state/offloaded.hpp"
 
 namespace coeus {
 
@@ -21,9 +21,9 @@ public:
     void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters, StepScalars& scalars,
                       double max_norm, const Communicator& owners = Communicator::self()) const;
     /// One pass over what this rank owns of each trainable parameter. Writes nothing where scalars.finite is
-    /// 0.
-    void update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                const StepScalars& scalars) const;
+    /// 0. `offloaded`: of parameters with offloaded state; null: of others.
+    void update(Exec& exec, const Kernels& kernels, const Parameters& parameters, const StepScalars& scalars,
+                Offloaded* offloaded = nullptr) const;
 
 private:
     AdamOptions options_;

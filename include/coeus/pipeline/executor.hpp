@@ -16,7 +16,8 @@ struct ExecutorMemory {
     int64_t frame = 0;             ///< of a micro-batch of training
     int64_t validation_frame = 0;  ///< of validation, which uses the first frame of each stage
     size_t frame_entries = 0, frame_owed = 0;
-    int64_t slots = 0;  ///< all together
+    int64_t frame_on_host = 0;  ///< of a micro-batch of training, in host memory
+    int64_t slots = 0;          ///< all together
 };
 
 /// Sees every computation of a stage start and end; messages are seen by the observer of their communicator.
@@ -49,6 +50,7 @@ public:
 
     /// Of all frames together.
     int64_t frame_bytes(const ExecutorMemory& memory) const;
+    int64_t frame_bytes_on_host(const ExecutorMemory& memory) const;
     /// Of all slots together, for flows of so many bytes.
     int64_t slot_bytes(int64_t training_flow, int64_t validation_flow) const;
     /// Where `exec` runs. `pipeline`: the ranks that have the stages, which must outlive it.

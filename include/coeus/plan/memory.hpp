@@ -19,6 +19,15 @@ struct BatchShape {
     int64_t count() const { return sequences * seq_len; }
 };
 
+/// Bytes per rank of what a GPU's run has in host memory, beside the GPU's.
+struct HostMemory {
+    Parameters::Bytes state;  ///< offloaded weights and moments
+    int64_t activations = 0;  ///< offloaded inputs of blocks, of all micro-batches alive
+    int64_t copies = 0;       ///< of weights and moments, for checkpoints written beside the training
+    int64_t exchange = 0;     ///< token ids, pieces of reductions
+    int64_t total() const { return state.total() + activations + copies + exchange; }
+};
+
 /// Bytes per rank.
 struct MemoryPlan {
     Parameters::Bytes state;
@@ -26,25 +35,28 @@ struct MemoryPlan {
     int64_t activations = 0;   ///< frames of all micro-batches alive
     ExecutorMemory executor;   ///< of which activations and the slots of flows follow
     int64_t temporaries = 0;
-    int64_t workspace = 0;  ///< scratch of kernels
-    int64_t batches = 0;    ///< token ids, filled in by token_id_bytes
-    int64_t reduction = 0;  ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
-    int64_t tables = 0;     ///< RoPE
-    int64_t cache = 0;      ///< keys and values of generation
-    int64_t copies = 0;     ///< of weights and moments, for checkpoints written beside the training
-    int64_t libraries = 0;  ///< filled in by library_bytes
-    int64_t nccl = 0;       ///< an estimate, filled in by nccl_bytes
-    int64_t on_host = 0;    ///< beside a GPU's memory, of which all others are: not in the total
+    int64_t workspace = 0;   ///< scratch of kernels
+    int64_t batches = 0;     ///< token ids, filled in by token_id_bytes
+    int64_t reduction = 0;   ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
+    int64_t tables = 0;      ///< RoPE
+    int64_t cache = 0;       ///< keys and values of generation
+    int64_t copies = 0;      ///< of weights and moments, for checkpoints written beside the training
+    int64_t libraries = 0;   ///< filled in by library_bytes
+    int64_t nccl = 0;        ///< an estimate, filled in by nccl_bytes
+    int64_t offloading = 0;  ///< places that offloaded state and activations pass through
+    HostMemory on_host;      ///< not in the total
 
     /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
     double flops = 0;
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
-               temporaries + workspace + batches + reduction + tables + cache + copies + libraries + nccl;
+               temporaries + workspace + batches + reduction + tables + cache + copies + libraries + nccl +
+               offloading;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;
+    std::vector<std::pair<std::string, int64_t>> terms_on_host() const;
     /// One line a term, largest first, and the total beside the limit; what a GPU's run has on the host.
     std::string text(int64_t limit_bytes) const;
 };
@@ -83,5 +95,7 @@ MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int thr
 /// Throws ConfigError naming the largest terms where the plan exceeds the limit; `remedy` says what to
 /// change.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);
+/// The same of what a GPU's run has in host memory.
+void require_fits_on_host(const MemoryPlan& plan, int64_t limit_bytes);
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 // memory of what the rank owns of it. gathered.hpp has the memory of what is gathered from the others.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/storage.hpp"
 
@@ -16,6 +17,14 @@ struct Unit {
     int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
     bool follows_last = false;  ///< of the first unit: it is used behind the last one (by the head)
 };
+
+/// Rows of one parameter, as the optimizer updates them.
+struct OwnedRows {
+    const Param& param;
+    int64_t first_row, first_col;  ///< in the parameter's global shape
+    AdamTensors tensors;
+};
+using EachRows = FunctionRef<void(const OwnedRows&)>;
 
 class Parameters {
 public:
@@ -52,18 +61,29 @@ public:
         int64_t master = 0, compute = 0, gradients = 0, moments = 0;
         int64_t total() const { return master + compute + gradients + moments; }
     };
+    /// Of the device.
     Bytes bytes(bool with_optimizer) const;
+    /// Of the host beside it: what is offloaded.
+    Bytes offloaded_bytes() const;
     /// Gets the memory of what this rank owns and points the storages at it. Where it owns all, w and g are
     /// there too. `with_optimizer` false: no gradients, no moments (generation).
     void allocate(bool with_optimizer, const Device& device = host_device());
-    /// Where that memory is.
+    /// Where that memory is, but for what is offloaded.
     const Device& device() const { return *device_; }
+    const Device& master_device() const { return types_.offloads_master() ? host_device() : *device_; }
+    const Device& moments_device() const { return types_.offload ? host_device() : *device_; }
+    /// First and second moments and, where they are, the masters in host memory, laid out alike.
+    std::vector<std::byte*> offloaded_vectors() const;
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
     /// The moments as initialise() leaves them.
     void clear_moments(Exec& exec, const Kernels& kernels) const;
-    /// w = master in the compute type where this rank owns all, after initialise() or a load.
+    /// The weights in the compute type, where these are kept beside the master, after initialise() or a load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
+    /// What this rank owns of each trainable parameter, where it lies.
+    void for_each_owned(EachRows each) const;
+    /// `count` rows from `first` on of what this rank owns of a parameter.
+    static OwnedRows rows_of(const Storage& storage, const Param& param, int64_t first, int64_t count);
 
     /// All owned gradients as one vector, gaps for alignment included (they stay zero).
     Tensor gradients() const { return gradients_; }

@@ -13,10 +13,15 @@
 
 namespace coeus {
 
-/// Element types of a run.
+/// Element types of a run, and where its state is.
 struct StateTypes {
     Dtype master = Dtype::f32;   ///< weights as the optimizer keeps them, and the moments
     Dtype compute = Dtype::f32;  ///< weights as the layers use them
+    /// With a GPU: moments, and what offloads_master() says, are in host memory (offloaded.hpp), and so are
+    /// the inputs of blocks that are computed again (block_inputs.hpp).
+    bool offload = false;
+    /// Masters that no layer reads, since it computes in another type.
+    bool offloads_master() const { return offload && compute != master; }
     /// Gradients and statistics: f64 with f64, f32 otherwise.
     Dtype accumulate() const { return compute == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 };
@@ -49,7 +54,9 @@ public:
     Tensor g;  ///< gradient, accumulate type
 
     // this rank's rows
-    Tensor master;      ///< master type
+    Tensor master;  ///< master type
+    Tensor
+        compute;  ///< what w is made of, in its type, where that is not the master: w itself if one owns all
     Tensor gradient;    ///< accumulate type, summed over the ranks when the optimizer sees it
     Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
     Tensor exp_avg_sq;  ///< second moment

@@ -118,6 +118,7 @@ struct Config {
         std::optional<int64_t> num_tokens_per_microbatch_per_dp_rank, num_tokens_per_train_step;
         double max_norm = 1.0;
         int64_t steps = 10000;
+        bool enable_cpu_offload = false;
         std::string dtype = "float32";  ///< of weights and moments; float64 computes in float64
         std::string mixed_precision_param = "bfloat16";  ///< of compute
         std::string mixed_precision_reduce = "float32";

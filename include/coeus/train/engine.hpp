@@ -5,6 +5,7 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/device/repeated.hpp"
+#include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/executor.hpp"
@@ -43,11 +44,12 @@ struct EngineOptions {
     Backend backend = Backend::cpu;
     bool graphs = false;  ///< give a GPU its steps as graphs, unless someone observes
     bool nccl = false;    ///< carries the tensors of GPUs, and has memory of theirs
+    int64_t offload_chunk = Offloaded::usual_chunk;  ///< where types.offload
 };
 
-/// Totals of the memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of
-/// one stage plan alike).
-std::vector<int64_t> planned_bytes(const DecoderConfig& config, const EngineOptions& options);
+/// Memory plans of the pipeline ranks, whose stages differ (of each the first rank: those of one stage plan
+/// alike).
+std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options);
 
 class Engine {
 public:
@@ -100,8 +102,8 @@ private:
     void give(Repeated& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
-    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars);
-    Tensor flow_of(const Batch& batch) const;
+    Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);
+    Tensor flow_of(int64_t tokens) const;
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;
@@ -117,6 +119,8 @@ private:
     Arena temp_;
     std::optional<Stream> layer_stream_;  // for what layers exchange; it ends before temp_ does
     std::optional<Exchanges> exchanges_;
+    std::optional<Offloaded> offloaded_;
+    std::optional<OffloadedInputs> offloaded_inputs_;
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;

@@ -5,6 +5,7 @@
 
 #include "coeus/train/engine.hpp"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,13 @@ struct Alternative {
 };
 
 /// All there are with as many ranks: activation checkpointing, smaller micro-batches with accumulation,
-/// shards instead of replicas, context and tensor parallelism, and these together. The cheapest first.
+/// offloading to a GPU's host, shards instead of replicas, context and tensor parallelism, and these
+/// together. The cheapest first.
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
 
 /// One sentence: the cheapest alternative whose every rank fits; else the smallest, and how many ranks would
-/// do. The same for each options.rank.
-std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes);
+/// do. The same for each options.rank. `host_limit_bytes`: of what a GPU's run has in host memory.
+std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+                          int64_t host_limit_bytes = std::numeric_limits<int64_t>::max());
 
 }  // namespace coeus

@@ -37,7 +37,7 @@ public:
     void run();
 
 private:
-    void require_all_fit(int64_t limit) const;
+    void require_all_fit(int64_t limit, int64_t host_limit) const;
     void connect_by_nccl(const NcclLibrary& library, const std::string& host);
     std::optional<double> measure_peak(int local_size);
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.

@@ -148,7 +148,7 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
         put_row(dq.of(sequence, head, d).row(first + row), sums, d, lane, accumulate);
 }
 
-template <class O, class T>
+template <class Q, class K, class T>
 void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, const Statistics& statistics,
                    Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
     dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
@@ -158,11 +158,11 @@ void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, con
                 attention_threads(columns), tiles_bytes(columns, s.head_dim, 4, squares)};
         };
         launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 1),
-               query_gradients_kernel<O, T, columns>, heads_of<O>(dq, s), heads_of<const T>(dout, s),
+               query_gradients_kernel<Q, T, columns>, heads_of<Q>(dq, s), heads_of<const T>(dout, s),
                statistics, heads_of<const T>(q, s), heads_of<const T>(k, s), heads_of<const T>(v, s), s,
                accumulate);
         launch(exec, "attention_key_gradients", grid(s.keys().count, s.kv_heads, 2),
-               key_gradients_kernel<O, T, columns>, heads_of<O>(dk, s), heads_of<O>(dv, s),
+               key_gradients_kernel<K, T, columns>, heads_of<K>(dk, s), heads_of<K>(dv, s),
                heads_of<const T>(dout, s), statistics, heads_of<const T>(q, s), heads_of<const T>(k, s),
                heads_of<const T>(v, s), s, accumulate);
     });
@@ -174,7 +174,7 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
                               Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                               const AttentionShape& s, bool accumulate) {
     check_attention(q, k, v, lse, s);
-    require(dk.dtype == dq.dtype && dv.dtype == dq.dtype, "attention: gradients differ in type");
+    require(dk.dtype == dv.dtype, "attention: gradients of keys and values differ in type");
     const Scope scope(exec.workspace);
     const int64_t pairs = s.batch * s.sequence * s.heads;
     const Tensor delta = exec.workspace.alloc(Dtype::f32, {s.heads, s.batch * s.sequence});
@@ -188,8 +188,10 @@ void Cuda::attention_backward(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tenso
                                        documents_of(document_start, s)};
         if (tensor_cores_fit(q.dtype, s, {waiting, dk, dv, dout, q, k, v}))
             return attention_backward_mma(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
-        dispatch_out<T>(dq.dtype, [&]<class O>(O) {
-            all_gradients<O, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
+        dispatch_out<T>(dq.dtype, [&]<class Q>(Q) {
+            dispatch_out<T>(dk.dtype, [&]<class K>(K) {
+                all_gradients<Q, K, T>(exec, waiting, dk, dv, dout, statistics, q, k, v, s, accumulate);
+            });
         });
     });
     if (!accumulate) cast(exec, dq, waiting);

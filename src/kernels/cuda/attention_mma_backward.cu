@@ -222,21 +222,23 @@ __global__ void __launch_bounds__(mma_threads)
 void attention_backward_mma(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout,
                             const Statistics& statistics, Tensor q, Tensor k, Tensor v,
                             const AttentionShape& s, bool accumulate) {
-    const auto launch_for = [&]<class O, int width>(O, std::integral_constant<int, width>) {
+    const auto launch_for = [&]<class Q, class K, int width>(Q, K, std::integral_constant<int, width>) {
         static_assert(shared_bytes<width>() <= most_shared_bytes);
         launch(exec, "attention_query_gradients_mma",
                mma_grid(s.sequence, block_rows, s.heads, s, shared_bytes<width>()),
-               query_gradients_mma_kernel<O, width>, heads_of<O>(dq, s), heads_of<const bf16>(dout, s),
+               query_gradients_mma_kernel<Q, width>, heads_of<Q>(dq, s), heads_of<const bf16>(dout, s),
                statistics, heads_of<const bf16>(q, s), heads_of<const bf16>(k, s), heads_of<const bf16>(v, s),
                s, accumulate);
         launch(exec, "attention_key_gradients_mma",
                mma_grid(s.keys().count, block_rows, s.kv_heads, s, shared_bytes<width>()),
-               key_gradients_mma_kernel<O, width>, heads_of<O>(dk, s), heads_of<O>(dv, s),
+               key_gradients_mma_kernel<K, width>, heads_of<K>(dk, s), heads_of<K>(dv, s),
                heads_of<const bf16>(dout, s), statistics, heads_of<const bf16>(q, s),
                heads_of<const bf16>(k, s), heads_of<const bf16>(v, s), s, accumulate);
     };
-    dispatch_out<bf16>(dq.dtype, [&]<class O>(O type) {
-        dispatch_width(s.head_dim, [&](auto width) { launch_for(type, width); });
+    dispatch_out<bf16>(dq.dtype, [&](auto of_queries) {
+        dispatch_out<bf16>(dk.dtype, [&](auto of_keys) {
+            dispatch_width(s.head_dim, [&](auto width) { launch_for(of_queries, of_keys, width); });
+        });
     });
 }
 

@@ -97,6 +97,41 @@ TEST_CASE("GPU: steps given as graphs have the bits of those given kernel by ker
     CHECK(read_metrics(folder / "graphs").losses() == read_metrics(folder / "kernels").losses());
 }
 
+TEST_CASE("GPU: runs go on with offloading and without it, and checkpoints are the same") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
+                            "--training.mixed_precision_param=bfloat16", "--activation_checkpoint.mode=full"},
+                    offload = {"--training.enable_cpu_offload"},
+                    beside = {"--checkpoint.async_mode=async_with_pinned_mem"};
+    train_tiny(folder / "whole", data, more + on_gpu);
+    const auto same = [&](const char* run) {
+        return differing_arrays(folder / "whole" / checkpoint_of(6), folder / run / checkpoint_of(6));
+    };
+    const Outcome run =
+        train_tiny(folder / "first", data, more + on_gpu + offload + beside + Arguments{steps(4)});
+    CHECK_THAT(run.output,
+               Contains("Offloaded to host memory: weights, optimizer moments, inputs of blocks"));
+    fs::copy(folder / "first", folder / "moved", fs::copy_options::recursive);
+    const Outcome on = train_tiny(folder / "first", data, more + on_gpu);
+    CHECK_THAT(on.output, Contains("Resuming from") && !Contains("enable_cpu_offload"));
+    CHECK(same("first").empty());
+    train_tiny(folder / "second", data, more + on_gpu + Arguments{steps(4)});
+    train_tiny(folder / "second", data, more + on_gpu + offload);
+    CHECK(same("second").empty());
+    // the same deck on a CPU, and moments that begin anew
+    const Outcome cpu = train_tiny(folder / "moved", data, more + on_cpu + offload);
+    CHECK_THAT(cpu.output, Contains("Resuming from") &&
+                               Contains("Notice: training.enable_cpu_offload has no effect on CPUs"));
+    const Arguments anew = {
+        "--checkpoint.exclude_from_loading=optimizer,lr_scheduler", "--checkpoint.interval=100", steps(5),
+        "--checkpoint.initial_load_model_only=false",
+        "--checkpoint.initial_load_path=" + (folder / "second" / checkpoint_of(4)).string()};
+    train_tiny(folder / "here", data, more + on_gpu + anew);
+    train_tiny(folder / "there", data, more + on_gpu + offload + anew);
+    CHECK(differing_arrays(folder / "here" / checkpoint_of(5), folder / "there" / checkpoint_of(5)).empty());
+}
+
 TEST_CASE("GPU: ranks share one, on any mesh") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);

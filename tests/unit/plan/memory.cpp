@@ -193,6 +193,16 @@ TEST_CASE("a plan is printed with the largest terms first") {
           "  weights                         1.00 GiB\n"
           "  temporaries                        512 B\n"
           "  total                           6.00 GiB of 8.00 GiB");
+    plan.on_host.state.moments = int64_t(4) << 30;
+    plan.on_host.activations = int64_t(1) << 30;
+    plan.offloading = 1024;
+    CHECK_THAT(plan.text(int64_t(8) << 30),
+               Catch::EndsWith("  places of offloading            1.00 KiB\n"
+                               "  temporaries                        512 B\n"
+                               "  total                           6.00 GiB of 8.00 GiB\n"
+                               "  on the host                     5.00 GiB\n"
+                               "    optimizer moments             4.00 GiB\n"
+                               "    activations                   1.00 GiB"));
 }
 
 TEST_CASE("a run that does not fit is refused with its largest terms and what to change") {
@@ -209,6 +219,13 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
                       "the run needs 6.50 GiB per rank, but this host allows 4.00 GiB; the largest terms: "
                       "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Take a larger "
                       "machine");
+    plan.on_host.state.moments = int64_t(4) << 30;
+    CHECK_NOTHROW(require_fits_on_host(plan, int64_t(4) << 30));
+    CHECK_THROWS_WITH(require_fits_on_host(plan, int64_t(1) << 30),
+                      "the run needs 4.00 GiB of host memory per rank beside its GPU, but this host allows "
+                      "1.00 GiB; the largest terms: optimizer moments 4.00 GiB. More ranks that share the "
+                      "parameters (parallelism.data_parallel_shard_degree) need less each; without "
+                      "training.enable_cpu_offload the GPU holds the state");
 }
 
 TEST_CASE("a 405B model is planned without its memory") {

@@ -180,6 +180,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"deepep\"",
                           "\"rowwise\"",
                           "\"staged\"",
+                          "\"own\"",
                           "\"op\""};
         INFO(option.name);
         bool changed = false;

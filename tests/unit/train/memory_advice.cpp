@@ -25,7 +25,11 @@ struct Planned {
     DecoderConfig model;
     EngineOptions options;
     int64_t total() const { return Engine(model, options).plan().total(); }
-    std::vector<int64_t> of_stages() const { return planned_bytes(model, options); }
+    std::vector<int64_t> of_stages() const {
+        std::vector<int64_t> totals;
+        for (const MemoryPlan& plan : plans_of_stages(model, options)) totals.push_back(plan.total());
+        return totals;
+    }
 };
 
 Planned planned(const Words& arguments, int ranks) {
@@ -110,6 +114,33 @@ TEST_CASE("memory advice: what is in use already is not advised") {
                Contains("ranks would do: with parallelism.data_parallel_shard_degree = "));
     CHECK_THAT(memory_advice(now.model, now.options, 1 << 20),
                Contains("No change of the deck fits this model in here") && Contains("model.flavor"));
+}
+
+TEST_CASE("memory advice: what a GPU lacks its host may have") {
+    const Words one = joined(
+        deck, {"--device=cuda", "--parallelism.data_parallel_replicate_degree=1",
+               "--activation_checkpoint.mode=full", "--training.local_batch_size=1", "--model.dim=1024"});
+    const Planned now = planned(one, 1);
+    const std::vector<Alternative> all = alternatives(now.model, now.options);
+    REQUIRE(all.size() == 1);
+    const MemoryPlan offloaded = Engine(now.model, all[0].options).plan();
+    CHECK(offloaded.total() < now.total());
+    const std::string advice =
+        memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total());
+    CHECK(advice == fmt::format("The cheapest change that fits: training.enable_cpu_offload = true, which "
+                                "needs {} and {} of host memory",
+                                bytes_text(double(offloaded.total())),
+                                bytes_text(double(offloaded.on_host.total()))));
+    const Planned following = planned(joined(one, settings_in(advice)), 1);
+    CHECK(following.options.types.offload);
+    CHECK(following.total() == offloaded.total());
+    CHECK(alternatives(following.model, following.options).empty());
+    // it must have it, and beside a CPU there is none
+    CHECK_THAT(memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total() - 1),
+               !Contains("enable_cpu_offload"));
+    const Planned on_cpu = planned(joined(one, {"--device=cpu", "--training.enable_cpu_offload"}), 1);
+    CHECK_FALSE(on_cpu.options.types.offload);
+    CHECK(alternatives(on_cpu.model, on_cpu.options).empty());
 }
 
 TEST_CASE("memory advice: the ranks that would do") {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offloaded: state of the optimizer that is in pinned host memory, the moments and the masters that no layer
+// reads, while it is updated. It passes through two places on the device, chunk after chunk, each way on a
+// queue of its own:
+//
+//   in        bring 0 | bring 1             | bring 2             | ...
+//   compute           | update 0            | update 1            | ...
+//   out                          take 0 back |         take 1 back | ...
+#pragma once
+
+#include "coeus/device/stream.hpp"
+#include "coeus/state/parameters.hpp"
+
+#include <array>
+#include <vector>
+
+namespace coeus {
+
+class Offloaded {
+public:
+    /// Of a moment at a time: long beside what it costs to begin a copy, little beside what is offloaded.
+    static constexpr int64_t usual_chunk = int64_t(16) << 20;
+
+    /// Of the device's memory, for chunks of so many bytes of a moment.
+    static int64_t bytes(const Parameters& parameters, int64_t chunk);
+    /// Of parameters with offloaded state; takes that memory beside a computation, which outlives it.
+    Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation);
+
+    /// What this rank owns of each trainable parameter, by rows, while these are on the device. What is given
+    /// to the computation's queue behind it finds the state on the host as `each` has left it.
+    void for_each_owned(EachRows each);
+
+private:
+    struct Part {
+        const Storage* storage;
+        const Param* param;
+        int64_t first, count;  // rows of what is owned of it
+    };
+    struct Chunk {
+        int64_t first, last;  // bytes of each vector
+        std::vector<Part> parts;
+    };
+    void add(const Storage& storage, const Param& param);
+    Tensor moved(Tensor rows, size_t vector, size_t chunk) const;
+    std::byte* place_of(size_t vector, size_t chunk) const;
+    void copy_in(size_t chunk);
+    void copy_out(size_t chunk);
+
+    std::vector<std::byte*> vectors_;  // of the host, laid out alike: moments, masters
+    int64_t place_bytes_;              // of a vector
+    std::vector<Chunk> chunks_;
+    Buffer places_;
+    Stream in_, out_;  // end before what they copy
+};
+
+}  // namespace coeus

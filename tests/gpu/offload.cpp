@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offloading to pinned host memory: the same bits, in whatever order the copies run, less of the GPU's
+// memory, and nothing is allocated in a step.
+#include "gpu/gpu.hpp"
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+using Mode = RecomputeOptions::Mode;
+
+MeshCase tiny_case(Dtype master, Dtype compute, const RecomputeOptions& recompute = {.mode = Mode::blocks}) {
+    MeshCase c = {.model = tiny_config(3), .types = {master, compute}};
+    c.sequences = c.local_batches = 2;
+    c.validated = 1;
+    c.seq_len = 7;
+    c.recompute = recompute;
+    c.device = &the_gpu();
+    return c;
+}
+
+// Of one kind of tensor on the host, of all parameters.
+std::vector<double> all_of(const Parameters& parameters, Tensor Storage::*kind) {
+    std::vector<double> all;
+    for (const Storage& storage : parameters.storages()) {
+        const Tensor from = storage.*kind;
+        OwnedTensor host(from.dtype, from.shape);
+        parameters.device().copy(host.view.data, from.data, host.view.bytes());
+        for (double x : values(host)) all.push_back(x);
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("offloading leaves every bit as it is, in any order of the copies") {
+    const std::pair<Dtype, Dtype> types[] = {
+        {Dtype::f32, Dtype::f32}, {Dtype::f32, Dtype::bf16}, {Dtype::bf16, Dtype::bf16}};
+    const RecomputeOptions recompute[] = {
+        {.mode = Mode::blocks}, {.mode = Mode::blocks, .every = 2}, {.mode = Mode::nothing}};
+    for (uint64_t seed = 0; seed < 4; ++seed)
+        for (size_t i = 0; i < 3; ++i) {
+            set_order(seed);
+            MeshCase c = tiny_case(types[i].first, types[i].second, recompute[(i + seed) % 3]);
+            c.model.tied = seed % 2 == 1;
+            // called, recorded, given
+            c.graphs = seed < 2;
+            CHECK(differs_when_offloaded(c, Communicator::self(), c.graphs ? 3 : 2) == "");
+        }
+}
+
+TEST_CASE("chunks of offloaded state may be of any size") {
+    // a row, which need not end with a line of memory; some; all
+    for (const int64_t chunk : {160, 1000, 12345, 1 << 20}) {
+        INFO(chunk);
+        MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
+        c.model.dim = 18;
+        c.offload_chunk = chunk;
+        CHECK(differs_when_offloaded(c, Communicator::self()) == "");
+    }
+    MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
+    c.types.offload = true;
+    c.offload_chunk = 64;
+    CHECK_THROWS_WITH(MeshRun(c, mesh_of_one()), Catch::Contains("longer than the place of a chunk"));
+}
+
+TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
+    MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
+    const MeshRun here(c, mesh_of_one());
+    c.types.offload = true;
+    const MeshRun there(c, mesh_of_one());
+    const MemoryPlan with = there.engine.plan(), without = here.engine.plan();
+    CHECK(with.state.master == 0);
+    CHECK(with.state.moments == 0);
+    CHECK(with.on_host.state.master == without.state.master);
+    CHECK(with.on_host.state.moments == without.state.moments);
+    CHECK(with.state.compute == without.state.compute);
+    const int64_t flow = c.sequences * c.seq_len * c.model.dim * size_of(Dtype::bf16);
+    CHECK(with.on_host.activations == c.model.layers * padded_bytes(flow));
+    CHECK(with.activations == without.activations - c.model.layers * padded_bytes(flow));
+    CHECK(with.offloading == 2 * 3 * 4096 + 2 * padded_bytes(flow));
+    for (const Storage& storage : there.engine.decoder().parameters().storages()) {
+        // the host may read it
+        CHECK(element(storage.exp_avg, 0) == 0);
+        CHECK(std::isfinite(element(storage.master, 0)));
+    }
+    // layers that compute in the master's type read the master
+    MeshCase same = tiny_case(Dtype::bf16, Dtype::bf16, {});
+    same.types.offload = true;
+    const MeshRun state(same, mesh_of_one());
+    CHECK(state.engine.plan().state.master > 0);
+    CHECK(state.engine.plan().on_host.state.master == 0);
+    CHECK(state.engine.plan().on_host.activations == 0);
+}
+
+TEST_CASE("offloading allocates nothing in a step, and a step that is not finite changes nothing") {
+    MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
+    c.types.offload = true;
+    MeshRun run(c, mesh_of_one());
+    TestBatch batch = batch_of_step(c, 1);
+    const size_t before = gpu_allocations();
+    for (int64_t step = 1; step <= 3; ++step) CHECK(run.step(step, batch));
+    run.evaluate(batch);
+    CHECK(gpu_allocations() == before);
+    const Parameters& parameters = run.engine.decoder().parameters();
+    Tensor Storage::*const kinds[] = {&Storage::master, &Storage::exp_avg, &Storage::exp_avg_sq};
+    std::vector<std::vector<double>> state;
+    for (const auto kind : kinds) state.push_back(all_of(parameters, kind));
+    run.engine.compute_gradients(4, 1e-2, batch.valid_labels(),
+                                 [&](int64_t i) { return batch.local_batch(i * c.sequences, c.sequences); });
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    c.device->copy(parameters.gradients().data, &nan, sizeof(nan));
+    CHECK_FALSE(run.engine.update());
+    for (size_t i = 0; i < state.size(); ++i) CHECK(all_of(parameters, kinds[i]) == state[i]);
+}
