@@ -230,7 +230,7 @@ def card():
         return "unknown", "unknown", float("inf")
     name, driver, free = (word.strip() for word in text.split(","))
     # CUDA's own on the card
-    return name, driver, float(free) * 2**20 - 1.2 * 2**30
+    return name, driver, float(free) * 2**20 - 0.4 * 2**30
 
 
 def why_no_torch():

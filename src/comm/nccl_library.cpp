@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
+#include "coeus/base/shared_library.hpp"
 #include "coeus/comm/nccl.hpp"
 
 #include <cstdlib>
@@ -30,11 +31,16 @@ std::string NcclLibrary::version_text() const {
 }
 
 std::string nccl_path() {
-    const char* path = std::getenv("COEUS_NCCL");
-    return path && *path ? path : "libnccl.so.2";
+    const std::vector<std::string> paths = library_paths("COEUS_NCCL", "libnccl.so.2", "nvidia/nccl/lib");
+    for (const std::string& path : paths)
+        if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return path;
+    return paths.front();
 }
 
+// What several communicators are given shares the GPU: where NCCL can (2.26), all ranks run it in the order
+// in which it was given, in a graph too.
 NcclLibrary load_nccl(const std::string& path) {
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw ConfigError("NCCL cannot be loaded: {}", dlerror());
     NcclLibrary nccl;

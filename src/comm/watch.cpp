@@ -110,6 +110,7 @@ Watch::Line::Operation* Watch::Line::first_under_way() {
 
 // Where the ring is full of operations under way, the last place stands for all that come later.
 void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
+    if (queue && queue->is_recording()) return;
     const std::lock_guard lock(watch_.mutex_);
     if (given_ - first_ == int64_t(remembered_)) first_under_way();
     const bool full = given_ - first_ == int64_t(remembered_);
@@ -126,6 +127,7 @@ void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue
 }
 
 void Watch::Line::end(const Queue* queue) {
+    if (queue && queue->is_recording()) return;
     const std::lock_guard lock(watch_.mutex_);
     Operation& place = at(given_ - 1);
     if (queue && place.ended) place.ended->record(*queue);

@@ -19,6 +19,20 @@ void check(cudaError_t status, const char* call) {
 }
 #define COEUS_CHECK_CUDA(call) check(call, #call)
 
+__global__ void any_kernel() {}
+
+// Every kernel is built for the same GPUs.
+void require_kernels_for(const cudaDeviceProp& gpu) {
+    cudaFuncAttributes attributes;
+    const cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
+    if (status == cudaSuccess) return;
+    cudaGetLastError();
+    throw SystemError(
+        fmt::format("this program has no kernels for {} (compute capability {}.{}): {}; build it with "
+                    "COEUS_CUDA_ARCH={}{}, or give device = \"cpu\"",
+                    gpu.name, gpu.major, gpu.minor, cudaGetErrorString(status), gpu.major, gpu.minor));
+}
+
 class GpuMemory : public Memory {
 public:
     explicit GpuMemory(const std::string& gpu) : gpu_(gpu) {}
@@ -31,6 +45,7 @@ public:
                                           what, cudaGetErrorString(status)));
         }
         COEUS_CHECK_CUDA(cudaMemset(data, 0, size_t(bytes)));
+        COEUS_CHECK_CUDA(cudaDeviceSynchronize());  // queues do not wait for it
         // the peak is exact where one thread takes memory, as at the start of a run
         const int64_t now = taken_ += bytes;
         peak_ = std::max(peak_.load(), now);
@@ -118,6 +133,11 @@ public:
     void give(const Graph& graph) override {
         COEUS_CHECK_CUDA(cudaGraphLaunch(static_cast<const GpuGraph&>(graph).native(), stream_));
     }
+    bool is_recording() const override {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        COEUS_CHECK_CUDA(cudaStreamIsCapturing(stream_, &status));
+        return status != cudaStreamCaptureStatusNone;
+    }
     void enter_thread() const override { COEUS_CHECK_CUDA(cudaSetDevice(gpu_)); }
     void* native() const override { return stream_; }
 
@@ -139,10 +159,10 @@ public:
     void record(const Queue& queue) override {
         COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
     }
-    // one that a graph has captured says nothing; a thread that used no GPU yet would take memory of another
+    // a thread that used no GPU yet would take memory of another
     bool passed() const override {
         cudaSetDevice(gpu_);
-        return cudaEventQuery(event_) != cudaErrorNotReady;
+        return cudaEventQuery(event_) == cudaSuccess;
     }
 
 private:
@@ -156,6 +176,7 @@ public:
         COEUS_CHECK_CUDA(cudaSetDevice(number));
         COEUS_CHECK_CUDA(cudaGetDeviceProperties(&properties_, number));
         name_ = properties_.name;
+        require_kernels_for(properties_);
         size_t free = 0, total = 0;
         COEUS_CHECK_CUDA(cudaMemGetInfo(&free, &total));
         free_bytes_ = int64_t(free);

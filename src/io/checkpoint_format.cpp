@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_format.hpp"
 
+#include "coeus/device/rows.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <algorithm>
@@ -41,19 +42,8 @@ std::optional<Dtype> tensor_type(hdf5::Type type) {
 void for_each_host_rows(const CheckpointTensor& tensor, Rows share,
                         FunctionRef<void(Tensor rows, int64_t first_row)> each) {
     if (share.count == 0) return;
-    const Tensor all = tensor.local.slice_rows(share.first, share.count);
-    if (tensor.device->is_host()) return each(all, tensor.first_row + share.first);
-    require(all.dense(), "rows of a device are adjacent");
-    const int64_t row_bytes = all.cols() * size_of(all.dtype);
-    const int64_t step = std::max<int64_t>(1, (int64_t(16) << 20) / std::max<int64_t>(1, row_bytes));
-    OwnedTensor staging(all.dtype, all.slice_rows(0, std::min(step, share.count)).shape, "rows of a device",
-                        tensor.device->staging());
-    for (int64_t first = 0; first < share.count; first += step) {
-        const Tensor there = all.slice_rows(first, std::min(step, share.count - first)),
-                     here(staging.view.data, there.dtype, there.shape);
-        tensor.device->copy(here.data, there.data, there.bytes());
-        each(here, tensor.first_row + share.first + first);
-    }
+    read_rows(*tensor.device, tensor.local.slice_rows(share.first, share.count),
+              [&](Tensor rows, int64_t first) { each(rows, tensor.first_row + share.first + first); });
 }
 
 Rows share_of(const CheckpointTensor& tensor, size_t number) {

@@ -2,6 +2,7 @@
 #include "coeus/io/hub.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/device/rows.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/json.hpp"
 
@@ -118,25 +119,15 @@ void read_hub_tensor(const std::string& folder, const Safetensors& weights, cons
                           name_of(entry.dtype));
     const int64_t cols = tensor.shape.cols(), bytes = size_of(entry.dtype);
     const int64_t head_dim = tensor.rotated_heads > 0 ? tensor.shape.rows() / tensor.rotated_heads : 0;
-    const auto convert = [&](Tensor rows, int64_t first_row) {
+    write_rows(*tensor.device, tensor.local, [&](Tensor rows, int64_t first) {
         for (int64_t r = 0; r < rows.rows(); ++r) {
-            const int64_t ours = first_row + r;
+            const int64_t ours = tensor.first_row + first + r;
             const int64_t theirs = head_dim > 0 ? half_split_row(ours, head_dim) : ours;
             convert_elements(rows.slice_rows(r, 1).data, rows.dtype,
                              entry.data + (theirs * cols + tensor.first_col) * bytes, entry.dtype,
                              rows.cols());
         }
-    };
-    if (tensor.device->is_host()) return convert(tensor.local, tensor.first_row);
-    require(tensor.local.dense(), "rows of a device are adjacent");
-    const int64_t row_bytes = tensor.local.cols() * size_of(tensor.local.dtype);
-    const int64_t step = std::max<int64_t>(1, (int64_t(16) << 20) / std::max<int64_t>(1, row_bytes));
-    for (int64_t first = 0; first < tensor.local.rows(); first += step) {
-        const Tensor there = tensor.local.slice_rows(first, std::min(step, tensor.local.rows() - first));
-        const OwnedTensor here(there.dtype, there.shape, "rows of a device");
-        convert(here, tensor.first_row + first);
-        tensor.device->copy(there.data, here.view.data, there.bytes());
-    }
+    });
 }
 
 void check_hub_weights(const std::string& folder, const Safetensors& weights,

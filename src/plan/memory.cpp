@@ -109,12 +109,12 @@ Terms MemoryPlan::terms_on_host() const {
     });
 }
 
-std::string MemoryPlan::text(int64_t limit_bytes) const {
+std::string MemoryPlan::text(std::optional<int64_t> limit_bytes) const {
     std::string lines = "memory plan per rank:";
     for (const auto& [what, bytes] : terms())
         lines += fmt::format("\n  {:<28} {:>11}", what, bytes_text(double(bytes)));
-    lines += fmt::format("\n  {:<28} {:>11} of {}", "total", bytes_text(double(total())),
-                         bytes_text(double(limit_bytes)));
+    lines += fmt::format("\n  {:<28} {:>11}{}", "total", bytes_text(double(total())),
+                         limit_bytes ? " of " + bytes_text(double(*limit_bytes)) : "");
     if (on_host.total() == 0) return lines;
     lines += fmt::format("\n  {:<28} {:>11}", "on the host", bytes_text(double(on_host.total())));
     for (const auto& [what, bytes] : terms_on_host())
@@ -272,7 +272,7 @@ std::string largest_of(const Terms& terms) {
 
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy) {
     if (plan.total() <= limit_bytes) return;
-    throw ConfigError("the run needs {} per rank, but this host allows {}; the largest terms: {}. {}",
+    throw ConfigError("the run needs {} per rank, but there are {}; the largest terms: {}. {}",
                       bytes_text(double(plan.total())), bytes_text(double(limit_bytes)),
                       largest_of(plan.terms()), remedy());
 }

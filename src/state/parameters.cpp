@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/parameters.hpp"
 
+#include "coeus/device/rows.hpp"
+
 #include <algorithm>
 #include <thread>
 
@@ -150,25 +152,15 @@ void fill(Tensor values, int64_t begin, const Storage::Piece& piece, const Param
 }  // namespace
 
 void Parameters::initialise(uint64_t seed, int threads) {
-    constexpr int64_t most = int64_t(8) << 20;  // elements on the way to a device
-    OwnedTensor staging;
-    for (const Storage& storage : storages_) {
+    for (const Storage& storage : storages_)
         for (const Param& param : storage.params()) {
             const Storage::Piece piece = storage.owned(param, storage.master);
             const RandomStream stream(seed, param.name);
             const Tensor all = piece.rows.reshape({piece.rows.count()});
-            if (master_device().is_host()) {
-                fill(all, 0, piece, param, stream, threads);
-                continue;
-            }
-            if (!staging.view) staging = OwnedTensor(types_.master, {most}, "initial weights");
-            for (int64_t first = 0; first < all.count(); first += most) {
-                const Tensor some = staging.view.slice_rows(0, std::min(most, all.count() - first));
-                fill(some, first, piece, param, stream, threads);
-                device_->copy(all.slice_rows(first, some.count()).data, some.data, some.bytes());
-            }
+            write_rows(master_device(), all, [&](Tensor values, int64_t first) {
+                fill(values, first, piece, param, stream, threads);
+            });
         }
-    }
 }
 
 void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {

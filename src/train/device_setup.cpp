@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <vector>
@@ -134,7 +135,7 @@ std::string attention_from_deck(const Config& config, const Communicator& world,
 }
 
 RankDevice::RankDevice(const Config& config, const Communicator& world, int local_rank, int local_size)
-    : sharing_(local_size) {
+    : sharing_(local_size) {  // of the host
     const int gpus = wants_gpu_where_there_is_one(config) ? visible_gpus() : 0;
     const bool missing = world.all_reduce(int64_t(gpus == 0), Reduce::max) != 0,
                found = world.all_reduce(int64_t(gpus > 0), Reduce::max) != 0;
@@ -153,7 +154,8 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
     }
     const int number = local_rank % gpus;
     together(world, [&] { gpu_ = open_gpu(number); });
-    sharing_ = local_size / gpus + (number < local_size % gpus ? 1 : 0);
+    const std::vector<std::string> names = gpus_of(world, *gpu_);
+    sharing_ = int(std::ranges::count(names, names[size_t(world.rank())]));
     text_ =
         fmt::format("{}, {} free (GPU {} of {}{})", gpu_->name(), bytes_text(double(gpu_->memory_bytes())),
                     number, gpus, sharing_ > 1 ? fmt::format(", shared by {} ranks", sharing_) : "");

@@ -128,7 +128,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 void Engine::plan_for_gpu(int64_t token_ids) {
     plan_.on_host.copies = plan_.copies;
     plan_.on_host.exchange = plan_.reduction + plan_.batches;
-    plan_.reduction = plan_.copies = plan_.libraries = 0;
+    plan_.reduction = plan_.copies = 0;
+    plan_.libraries = cuda_library_bytes;
     plan_.batches = token_ids;
     if (options_.nccl)
         plan_.nccl = nccl_bytes(carrying_communicators(options_.mesh) + (decoder_.shared_table() ? 1 : 0));
@@ -243,6 +244,11 @@ void Engine::give(Repeated& work, FunctionRef<void()> call) {
     if (!options_.graphs || !exec_.queue || exec_.observer) return call();
     gathered_.forget_weights();
     work.give(exec_, call);
+}
+
+void Engine::forget_graphs() {
+    gradients_.forget();
+    update_.forget();
 }
 
 void Engine::forward_backward(int64_t local_batch) {

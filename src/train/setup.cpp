@@ -137,7 +137,7 @@ std::string describe_offloading(const Engine& engine) {
 }  // namespace
 
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
-                                      int64_t memory_limit) {
+                                      std::optional<int64_t> memory_limit) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
     const int64_t sequences = options.training.sequences * mesh.size(dp) * options.accumulation;
@@ -200,6 +200,11 @@ std::vector<std::string> absent_files(const Config& config) {
 
 }  // namespace
 
+std::optional<int64_t> memory_limit_here(Backend backend) {
+    if (backend == Backend::cpu) return memory_limit_bytes();
+    return visible_gpus() > 0 ? std::optional(open_gpu(0)->memory_bytes()) : std::nullopt;
+}
+
 void dry_run(const CommandLine& command_line, int world_size) {
     const Config& config = command_line.config;
     for (const std::string& notice : command_line.notices) log::info("{}", notice);
@@ -209,14 +214,14 @@ void dry_run(const CommandLine& command_line, int world_size) {
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
-    const int64_t limit = memory_limit_bytes();  // as if a rank were alone on this host
+    const std::optional<int64_t> limit = memory_limit_here(engine.options().backend);
     for (const std::string& line : describe_run(config, mesh, engine, limit)) log::info("{}", line);
     for (const std::string& notice : notices) log::info("{}", notice);
     for (const std::string& notice : absent_files(config)) log::info("{}", notice);
-    if (std::ranges::any_of(plans_of_stages(model, engine.options()),
-                            [&](const MemoryPlan& plan) { return plan.total() > limit; }))
-        log::info("Notice: a rank would not fit into this host's memory; a run here would be refused. {}",
-                  memory_advice(model, engine.options(), limit, limit));
+    if (limit && std::ranges::any_of(plans_of_stages(model, engine.options()),
+                                     [&](const MemoryPlan& plan) { return plan.total() > *limit; }))
+        log::info("Notice: a rank would not fit into the memory here; a run here would be refused. {}",
+                  memory_advice(model, engine.options(), *limit, memory_limit_bytes()));
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

@@ -156,6 +156,10 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi)
     });
 }
 
+Trainer::~Trainer() {
+    engine_.forget_graphs();
+}
+
 void Trainer::connect_by_nccl(const NcclLibrary& library, const std::string& host) {
     const Device& device = device_.device();
     watch_.emplace(Watch::Settings{

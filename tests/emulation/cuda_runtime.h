@@ -53,6 +53,7 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorNotReady = 600,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
@@ -65,6 +66,7 @@ constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 struct cudaDeviceProp {
     const char* name;
     int pciDomainID, pciBusID, pciDeviceID;
+    int major = 9, minor = 0;
 };
 const char* cudaGetErrorString(cudaError_t status);
 inline cudaError_t cudaGetLastError() {
@@ -119,6 +121,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return cudaSuccess;
 }
 
+struct cudaFuncAttributes {};
+/// Fails where set_kernels_for_gpu(false) was called.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 /// Of shared memory as sm_89 has it, which is the least.
 template <class... Parameters>

@@ -76,6 +76,7 @@ namespace coeus::emulation {
 namespace {
 
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
+bool kernels_for_gpu = true;
 size_t taken = 0;
 std::mutex mutex;  // of all that follows; whoever waits for work does it
 std::set<coeus_emulated_stream*> streams;
@@ -186,6 +187,10 @@ size_t graph_launches() {
     return launched;
 }
 
+void set_kernels_for_gpu(bool are_there) {
+    kernels_for_gpu = are_there;
+}
+
 void set_gpus(int count) {
     gpus = count;
 }
@@ -203,6 +208,8 @@ const char* cudaGetErrorString(cudaError_t status) {
         case cudaSuccess: return "no error";
         case cudaErrorInvalidValue: return "invalid argument";
         case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorNoKernelImageForDevice:
+            return "no kernel image is available for execution on the device";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
         case cudaErrorNotReady: return "device not ready";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
@@ -229,6 +236,10 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
     *properties = {"emulated GPU", 0, 1, 0};
     return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/, void (*)()) {
+    return kernels_for_gpu ? cudaSuccess : cudaErrorNoKernelImageForDevice;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -466,6 +477,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (event->recording != 0) {
+        refused([&](const auto& recording) { return recording.number == event->recording; });
+        return cudaErrorCapturedEvent;
+    }
+    if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
     return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }

@@ -32,6 +32,8 @@ size_t graph_launches();
 /// and again; false when work has run. It may throw, out of the wait.
 void on_waiting(std::function<void(bool again)> told);
 
+/// Whether the program was built for the GPU; it was at first.
+void set_kernels_for_gpu(bool are_there);
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
 /// Allocations of device or pinned memory until now.

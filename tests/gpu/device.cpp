@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU's queues, and what is in its memory.
+#include "coeus/device/rows.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
@@ -48,4 +49,30 @@ TEST_CASE("a GPU: the scalars of a step are the host's when read, and the GPU's 
     CHECK(state.last_read().step == 8);
     state.bring(exec);
     CHECK(state.read(exec).step == 8);
+}
+
+TEST_CASE("a GPU: the host writes and reads rows of it in pieces, each in its place") {
+    const Device& gpu = the_gpu();
+    for (const int64_t piece_bytes : {1, 12, 25, 1000}) {
+        const OwnedTensor there(Dtype::f32, {7, 3}, "rows", gpu.memory());
+        std::vector<int64_t> begun;
+        write_rows(
+            gpu, there,
+            [&](Tensor rows, int64_t first) {
+                begun.push_back(first);
+                for (int64_t i = 0; i < rows.count(); ++i) rows.as<float>()[i] = float(first * 3 + i);
+            },
+            piece_bytes);
+        CHECK(begun.size() == (piece_bytes < 24 ? 7 : piece_bytes == 25 ? 4 : 1));
+        std::vector<float> read(21, -1);
+        const Tensor some = there.view.slice_rows(1, 5);
+        read_rows(
+            gpu, some,
+            [&](Tensor rows, int64_t first) {
+                for (int64_t i = 0; i < rows.count(); ++i) read[size_t(first * 3 + i)] = rows.as<float>()[i];
+            },
+            piece_bytes);
+        for (size_t i = 0; i < read.size(); ++i) CHECK(read[i] == (i < 15 ? float(i + 3) : -1));
+    }
+    read_rows(gpu, Tensor(nullptr, Dtype::f32, {0, 3}), [](Tensor, int64_t) { FAIL("there are none"); });
 }

@@ -29,6 +29,12 @@ fi
 date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 echo "$date, card: $card, driver: $driver, logs: $out"
 
+# one GPU for all parts but that of NCCL
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+all_gpus=${CUDA_VISIBLE_DEVICES-}
+export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
+[ -n "$CUDA_VISIBLE_DEVICES" ] || CUDA_VISIBLE_DEVICES=0
+
 passed=0 failed=0 parts=
 end=$(($(date +%s) + ${COEUS_GPU_SECONDS:-470}))
 
@@ -74,11 +80,19 @@ part() { # part NAME SECONDS "what starts it" PROGRAM [ARGUMENT ...]: the cases 
 part kernels 150 "" test_gpu "GPU kernels*"
 part device 30 "" test_gpu "a GPU*"
 part training 60 "" test_gpu "training on a GPU*"
-part graphs 30 "" test_gpu "training on a GPU by graphs*"
+part others 60 "" test_gpu '~"GPU kernels*"~"a GPU*"~"training on a GPU*"' # offloading
 for ranks in 2 4 8; do # that share the GPU
     part meshes-$ranks 90 "mpirun -n $ranks --oversubscribe --bind-to none" mpi_gpu
 done
-part program 90 "" test_gpu_program "~[golden]"
+part program 90 "" test_gpu_program "~[golden]~[.]"
+if [ "$gpus" -ge 2 ]; then
+    if [ -n "$all_gpus" ]; then export CUDA_VISIBLE_DEVICES="$all_gpus"; else unset CUDA_VISIBLE_DEVICES; fi
+    part nccl 90 "" test_gpu_program "[nccl]"
+    export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
+    [ -n "$CUDA_VISIBLE_DEVICES" ] || CUDA_VISIBLE_DEVICES=0
+else
+    leave_out nccl "there are not two GPUs"
+fi
 part steps-200 60 "" test_gpu_program "[long]"
 [ -n "${COEUS_SHARED:-}" ] || export COEUS_SHARED="$beside/shared"
 if [ -d "$COEUS_SHARED/golden/models" ]; then

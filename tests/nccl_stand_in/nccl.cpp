@@ -27,6 +27,7 @@ struct OpaqueComm {
     int collectives = 0;                // given until now
     std::map<int, int> sent, received;  // messages to and from each rank, given until now
     int given = 0, done = 0;            // launches
+    int kept = 0;                       // by graphs
     std::atomic<bool> aborted = false;  // what is left of them does nothing
 };
 
@@ -266,7 +267,13 @@ void issue(const Launch& calls, coeus_emulated_stream* stream) {
 }
 
 Result launch(const Launch& calls) {
-    emulation::give_anew(calls.stream, [calls](coeus_emulated_stream* stream) { issue(calls, stream); });
+    const std::shared_ptr<Comm> kept(new Comm(calls.comm), [](const Comm* comm) {
+        --(*comm)->kept;
+        delete comm;
+    });
+    ++calls.comm->kept;
+    emulation::give_anew(calls.stream,
+                         [calls, kept](coeus_emulated_stream* stream) { issue(calls, stream); });
     return Result::success;
 }
 
@@ -394,6 +401,7 @@ Result comm_split(Comm parent, int color, int key, Comm* part, void* config) {
 }
 
 Result comm_destroy(Comm comm) {
+    if (comm->kept > 0) return misuse("a graph has operations of the communicator: this would wait for good");
     if (live.erase(comm) == 0) return misuse("the communicator is not one");
     if (comm->given != comm->done) return misuse("the communicator has work left");
     delete comm;
@@ -401,6 +409,7 @@ Result comm_destroy(Comm comm) {
 }
 
 Result comm_abort(Comm comm) {
+    if (comm->kept > 0) return misuse("a graph has operations of the communicator: this would wait for good");
     ++aborted;
     if (live.contains(comm)) comm->aborted = true;  // its work refers to it
     std::erase_if(under_way, [&](const auto& launch) { return launch->comm == comm; });

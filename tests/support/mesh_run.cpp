@@ -186,6 +186,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     }
     compare_all("weight", &Storage::master, steps);
     lines += use_differs_from_plan(many.engine);
+    many.engine.forget_graphs();
     watch.allow(-1, "all has ended");
     watch.look();
     lines += overdue;
@@ -223,6 +224,7 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
     TestBatch validated = batch_of_step(c, 1);
     compare("validation loss", there.evaluate(validated), here.evaluate(validated), steps);
     lines += use_differs_from_plan(there.engine);
+    there.engine.forget_graphs();
     return agreed(c, lines, world);
 }
 

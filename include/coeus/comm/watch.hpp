@@ -68,7 +68,8 @@ public:
     Line& operator=(const Line&) = delete;
 
     /// Before what is given to that queue, or done by the host (null). `operation` is a literal. `seconds`:
-    /// of work of its own, beside which it may take what is allowed.
+    /// of work of its own, beside which it may take what is allowed. What is recorded as part of a graph is
+    /// not written down: its events could not be asked.
     void begin(const char* operation, int64_t bytes, const Queue* queue, double seconds = 0);
     /// Behind it.
     void end(const Queue* queue);

@@ -41,6 +41,7 @@ public:
     virtual void begin_recording() = 0;
     virtual std::unique_ptr<Graph> end_recording() = 0;
     virtual void give(const Graph& graph) = 0;
+    virtual bool is_recording() const = 0;
     /// Once in each thread, other than that which made the device, that gives it work.
     virtual void enter_thread() const = 0;
     /// As the device's own libraries call it.

@@ -15,6 +15,9 @@ public:
     /// then on it is not called any more. Whatever else changes in the host must not depend on it.
     /// SystemError where the device cannot record it.
     void give(Exec& exec, FunctionRef<void()> work);
+    /// Ends the graph, which refers to all that was recorded: before NCCL's communicators end, which wait for
+    /// it.
+    void forget() { graph_.reset(); }
 
 private:
     bool called_ = false;

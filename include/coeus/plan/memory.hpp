@@ -9,6 +9,7 @@
 #include "coeus/pipeline/executor.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace coeus {
@@ -58,7 +59,7 @@ struct MemoryPlan {
     std::vector<std::pair<std::string, int64_t>> terms() const;
     std::vector<std::pair<std::string, int64_t>> terms_on_host() const;
     /// One line a term, largest first, and the total beside the limit; what a GPU's run has on the host.
-    std::string text(int64_t limit_bytes) const;
+    std::string text(std::optional<int64_t> limit_bytes) const;
 };
 
 /// The larger of what training (a micro-batch) and validation need (shapes of whole sequences), on the mesh's
@@ -70,6 +71,9 @@ MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const
 MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
                          int threads, const Mesh& mesh = mesh_of_one(),
                          const ExchangeOptions& exchanges = {});
+/// What CUDA's libraries, kernels and graphs take of a GPU beside our own memory: an estimate, until it is
+/// measured on one.
+inline constexpr int64_t cuda_library_bytes = int64_t(768) << 20;
 /// Token ids. On the host: tokens, labels and document starts of two steps of so many local batches (one in
 /// use, one being read) and of a validation batch; tokens, labels and positions of this one's part of each
 /// local batch of a step, of `context_ranks`. A GPU has them of one local batch, with the document starts of

@@ -81,6 +81,8 @@ public:
     /// Clips by the global norm and updates the weights. Returns false, with nothing updated, where loss or
     /// norm is not finite on any rank.
     bool update();
+    /// Ends the graphs, before the communicators that they refer to.
+    void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
     /// not the last stage. Every rank of the mesh calls it as often.
     double evaluate(const LocalBatch& local);

@@ -27,9 +27,12 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
 LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins = 0);
 
 /// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
-/// rank may take.
+/// rank may take, where that is known.
 std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
-                                      int64_t memory_limit);
+                                      std::optional<int64_t> memory_limit);
+/// As if a rank were alone on this host: its memory, or that of its first GPU; none where a run is planned
+/// for a GPU that is not here.
+std::optional<int64_t> memory_limit_here(Backend backend);
 
 /// What a resumed run will do otherwise than the checkpoint's deck (its text) said: another order of the
 /// data, another learning-rate schedule. One line each.

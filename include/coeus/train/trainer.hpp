@@ -29,6 +29,7 @@ public:
     /// Sets everything up and loads the newest checkpoint. Throws ConfigError for whatever a user can mend,
     /// before the first step. Collective, like every member.
     Trainer(const CommandLine& command_line, const MpiRuntime& mpi);
+    ~Trainer();
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
 

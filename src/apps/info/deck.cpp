@@ -70,7 +70,8 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     fmt::print("{}: deck, {}\n", file, config.job.description);
-    for (const std::string& text : describe_run(config, mesh, engine, memory_limit_bytes()))
+    for (const std::string& text :
+         describe_run(config, mesh, engine, memory_limit_here(engine.options().backend)))
         fmt::print("  {}\n", indented(text, 2));
     if (mesh.ranks() > 1) fmt::print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);

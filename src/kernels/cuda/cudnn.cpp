@@ -2,9 +2,7 @@
 #include "cudnn.hpp"
 
 #include "coeus/base/error.hpp"
-
-#include <cstdlib>
-#include <filesystem>
+#include "coeus/base/shared_library.hpp"
 
 namespace coeus::cuda {
 
@@ -22,17 +20,7 @@ void CudnnLibrary::check(int status, const char* call) const {
 }
 
 std::vector<std::string> cudnn_paths() {
-    if (const char* path = std::getenv("COEUS_CUDNN"); path && *path) return {path};
-    std::vector<std::string> paths = {"libcudnn.so.9"};
-    const char* environment = std::getenv("VIRTUAL_ENV");
-    std::error_code ignored;
-    if (environment && *environment)
-        for (const auto& python :
-             std::filesystem::directory_iterator(std::string(environment) + "/lib", ignored))
-            if (const auto path = python.path() / "site-packages/nvidia/cudnn/lib/libcudnn.so.9";
-                std::filesystem::exists(path, ignored))
-                paths.push_back(path.string());
-    return paths;
+    return library_paths("COEUS_CUDNN", "libcudnn.so.9", "nvidia/cudnn/lib");
 }
 
 }  // namespace coeus::cuda

@@ -194,3 +194,26 @@ TEST_CASE("GPU: an exported model is the one that was trained") {
                                         on_gpu);
     CHECK_THAT(next.output, Contains("Starting from the weights of"));
 }
+
+TEST_CASE("GPUs: ranks with one each train by NCCL as one rank does, by graphs and without", "[.][nccl]") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--training.global_batch_size=4", "--training.local_batch_size=2",
+                            "--model.n_layers=4"};
+    train_tiny(folder / "one", data, more + on_cpu);
+    const Arguments nccl = {"--comm.transport=nccl"};
+    const Arguments meshes[] = {{"--parallelism.data_parallel_shard_degree=2"},
+                                {"--parallelism.data_parallel_replicate_degree=2"},
+                                {"--parallelism.tensor_parallel_degree=2"},
+                                {"--parallelism.pipeline_parallel_degree=2"},
+                                {"--parallelism.context_parallel_degree=2"}};
+    for (const Arguments& mesh : meshes)
+        for (const char* graphs :
+             {"--training.disable_cuda_graphs=false", "--training.disable_cuda_graphs"}) {
+            INFO(mesh.front() << " " << graphs);
+            const fs::path run = folder / (mesh.front() + graphs);
+            const Outcome outcome = train_tiny(run, data, more + on_gpu + nccl + mesh + Arguments{graphs}, 2);
+            CHECK_THAT(outcome.output, Contains("Ranks exchange tensors by NCCL "));
+            check_close(read_metrics(run).losses(), read_metrics(folder / "one").losses(), 1e-4);
+        }
+}

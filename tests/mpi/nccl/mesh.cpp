@@ -56,6 +56,9 @@ TEST_CASE("NCCL: every exchange of keys and values, tokens that overlap, kept we
     MeshCase kept = {.mesh = {.dp_shard = 2}, .model = tiny_config()};
     kept.gather = {.weights = Keep::all, .gradients = Keep::all};
     check(kept, world, 4);
+    // more operations of a communicator than are watched at a time
+    MeshCase deep = {.mesh = {.dp_shard = 2}, .model = tiny_config(36)};
+    check(deep, world, 5);
     MeshCase tied = {.mesh = {.pp = 2}, .model = tiny_config(4, true), .sequences = 2};
     tied.pipeline = pipeline_of("1F1B", 2, 2, 1, tied.model);
     check(tied, world, 3);

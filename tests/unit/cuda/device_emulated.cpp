@@ -146,6 +146,14 @@ TEST_CASE("a GPU: what a recording forbids is an error") {
                Catch::Contains("unjoined work"));
 }
 
+TEST_CASE("a GPU that the program was not built for is refused, with what to build it for") {
+    emulation::set_kernels_for_gpu(false);
+    CHECK_THROWS_WITH(open_gpu(0), Catch::Contains("no kernels for emulated GPU (compute capability 9.0)") &&
+                                       Catch::Contains("COEUS_CUDA_ARCH=90") &&
+                                       Catch::Contains("device = \"cpu\""));
+    emulation::set_kernels_for_gpu(true);
+}
+
 TEST_CASE("no GPU: why") {
     emulation::set_gpus(0);
     CHECK(visible_gpus() == 0);

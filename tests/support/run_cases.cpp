@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands of the kernel cases, and what runs them.
+#include "support/cases.hpp"
+
+#include "coeus/base/random.hpp"
+#include "coeus/kernels/workspace.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace coeus::test {
+
+void poison(const Tensor& t) {
+    const bool is_index = t.dtype == Dtype::i32;
+    for (int64_t i = 0; i < t.count(); ++i)
+        set_element(t, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
+}
+
+bool same_bits(const Operands& a, const Operands& b) {
+    for (size_t i = 0; i < a.storage.size(); ++i)
+        if (a.storage[i].view.count() > 0 && std::memcmp(a.storage[i].view.data, b.storage[i].view.data,
+                                                         size_t(a.storage[i].view.bytes())) != 0)
+            return false;
+    return true;
+}
+
+Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    Operands result;
+    for (const Argument& a : c.arguments) {
+        const auto type_in = [&](Dtype t) {
+            return a.kind == Kind::compute ? t : a.kind == Kind::acc ? workspace::acc_of(t) : Dtype::i32;
+        };
+        const Shape whole = a.padding ? Shape{a.shape.rows(), a.shape.cols() + a.padding} : a.shape;
+        OwnedTensor owned(type_in(type), whole, a.name);
+        Tensor view = a.padding ? owned.view.slice_cols(0, a.shape.cols()) : owned.view;
+        poison(owned.view);
+        const RandomStream random(seed, a.name);
+        OwnedTensor rounded(type_in(values), {1});
+        if (a.role != Role::output)
+            for (int64_t i = 0; i < a.shape.count(); ++i) {
+                const double u = random.uniform(uint64_t(i));
+                const double value = a.kind == Kind::index ? std::floor(u * a.mean)
+                                                           : a.mean + a.deviation * normal_quantile(u);
+                set_element(rounded, 0, value);
+                set_element(view, i, element(rounded, 0));
+            }
+        result.tensors.push_back(view);
+        result.storage.push_back(std::move(owned));
+    }
+    return result;
+}
+
+int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
+    Exec planning;
+    planning.threads = threads;
+    c.call(dry, planning, operands);
+    return planning.workspace.peak();
+}
+
+Exec planned_exec(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
+    Exec exec;
+    exec.threads = threads;
+    exec.workspace = Arena(planned_bytes(c, operands, threads, dry), "the workspace of " + c.name);
+    return exec;
+}
+
+Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    Operands operands = make_operands(c, type, values, seed);
+    if (c.prepare) {
+        // in double from the values as rounded, whatever the type, so that all types get the same inputs
+        Operands exact = make_operands(c, Dtype::f64, values, seed);
+        Exec planning, exec;
+        c.prepare(dry_kernels(), planning, exact);
+        exec.workspace = Arena(planning.workspace.peak(), "preparation");
+        c.prepare(cpu_kernels(), exec, exact);
+        for (size_t i = 0; i < c.arguments.size(); ++i)
+            if (c.arguments[i].role != Role::output) copy_converting(operands[i], exact[i]);
+    }
+    return operands;
+}
+
+namespace {
+
+// What a kernel finds in the workspace is nobody's.
+void fill_with_nan(Arena& workspace, const Device& device, int64_t bytes) {
+    if (bytes == 0) return;
+    const Scope scope(workspace);
+    const std::vector<std::byte> nan(size_t(bytes), std::byte(0xff));
+    device.copy(workspace.alloc(Dtype::u8, {bytes}).data, nan.data(), bytes);
+}
+
+}  // namespace
+
+Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
+    Operands host = prepared_operands(c, type, values, seed), there;
+    for (size_t i = 0; i < host.storage.size(); ++i) {
+        const Tensor from = host.storage[i].view, seen = host.tensors[i];
+        OwnedTensor to(from.dtype, from.shape, c.name, gpu.memory());
+        if (from.bytes() > 0) gpu.copy(to.view.data, from.data, from.bytes());
+        Tensor view = seen;
+        view.data = to.view.data;
+        there.tensors.push_back(view);
+        there.storage.push_back(std::move(to));
+    }
+    const int64_t bytes = planned_bytes(c, host, 1, dry_kernels_of(gpu.backend()));
+    Exec exec(gpu);
+    exec.workspace = Arena(bytes, "the workspace of " + c.name, gpu.memory());
+    fill_with_nan(exec.workspace, gpu, bytes);
+    c.call(kernels_of(gpu.backend()), exec, there);
+    exec.queue->finish();
+    for (size_t i = 0; i < host.storage.size(); ++i) {
+        const Tensor to = host.storage[i].view;
+        if (to.bytes() > 0) gpu.copy(to.data, there.storage[i].view.data, to.bytes());
+    }
+    return host;
+}
+
+Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
+                  uint64_t seed, const Kernels& dry) {
+    Operands operands = prepared_operands(c, type, values, seed);
+    Exec exec = planned_exec(c, operands, threads, dry);
+    fill_with_nan(exec.workspace, host_device(), planned_bytes(c, operands, threads, dry));
+    c.call(kernels, exec, operands);
+    return operands;
+}
+
+std::vector<double> values_of(const Tensor& t) {
+    std::vector<double> values(size_t(t.count()));
+    for (int64_t i = 0; i < t.count(); ++i) values[size_t(i)] = element(t, i);
+    return values;
+}
+
+}  // namespace coeus::test
