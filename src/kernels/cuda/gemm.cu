@@ -89,7 +89,9 @@ private:
         return std::nullopt;
     }
 
-    /// On the operands themselves, whose result is overwritten; what it adds to is put back.
+    /// On the operands themselves, whose result is overwritten; what it adds to is put back. Alone on the
+    /// device: work of other streams would count as the product's. What they wait for from other ranks was
+    /// given before in the order of all ranks, so it ends without this one.
     Algorithm search(const Product& product, const ProductShape& shape,
                      const std::vector<Algorithm>& suggested, const ProductOperands& operands,
                      cudaStream_t stream) const {
@@ -97,7 +99,7 @@ private:
         if (shape.adds && shape.in_place) saved.emplace(operands.d, stream);
         const int runs = repeats(shape);
         const int best = fastest(int(suggested.size()), [&](int i) {
-            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));
+            COEUS_CHECK_CUDA(cudaDeviceSynchronize());
             const Timer timer;
             for (int run = 0; run < runs; ++run)
                 if (product.run(handle_, suggested[size_t(i)], operands, stream) != CUBLAS_STATUS_SUCCESS)
