@@ -40,7 +40,7 @@ struct DryCpu : Dry {
 }  // namespace
 
 const Kernels& dry_kernels() {
-    static constexpr Kernels table = observed_table<DryCpu>("dry");
+    static constexpr Kernels table = observed_table<DryCpu>("dry", workspace::chunk_bytes);
     return table;
 }
 

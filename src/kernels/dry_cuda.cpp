@@ -36,7 +36,7 @@ struct DryCuda : Dry {
 }  // namespace
 
 const Kernels& dry_cuda_kernels() {
-    static constexpr Kernels table = observed_table<DryCuda>("dry cuda");
+    static constexpr Kernels table = observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes);
     return table;
 }
 

@@ -172,9 +172,10 @@ struct Observed<kernel, cost_of> {
 
 /// The table of a backend: a type whose static members are its functions.
 template <class Backend>
-constexpr Kernels observed_table(const char* name) {
+constexpr Kernels observed_table(const char* name, int64_t chunk_bytes) {
     return {
         .name = name,
+        .chunk_bytes = chunk_bytes,
         .gemm = Observed<Backend::gemm, cost::gemm>::call,
         .embedding = Observed<Backend::embedding, cost::embedding>::call,
         .embedding_backward = Observed<Backend::embedding_backward, cost::embedding_backward>::call,

@@ -11,11 +11,10 @@ namespace coeus {
 
 namespace {
 
-// Rows of a chunk: logits of about 8 MiB, which the last-level cache holds, but enough rows for an efficient
-// GEMM. `columns`: of the widest part of the vocabulary, so that all tensor-parallel ranks take the same
-// chunks.
-int64_t chunk_rows(int64_t tokens, int64_t columns, Dtype dtype) {
-    const int64_t fitting = (int64_t(8) << 20) / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
+// Rows of a chunk: logits of the size that suits the backend, but enough rows for an efficient GEMM.
+// `columns`: of the widest part of the vocabulary, so that all tensor-parallel ranks take the same chunks.
+int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtype dtype) {
+    const int64_t fitting = kernels.chunk_bytes / (std::max<int64_t>(1, columns) * size_of(dtype)) / 64 * 64;
     return std::min(tokens, std::max<int64_t>(256, fitting));
 }
 
@@ -25,7 +24,7 @@ int64_t chunk_rows(int64_t tokens, int64_t columns, Dtype dtype) {
 template <class Each>
 void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
-    const int64_t rows = chunk_rows(normed.rows(), columns, normed.dtype);
+    const int64_t rows = chunk_rows(c.k, normed.rows(), columns, normed.dtype);
     const Scope temps(c.temp);
     const Tensor losses = c.temp.alloc(output_->g.dtype, {normed.rows()});
     const Tensor logits = c.temp.alloc(normed.dtype, {rows, output_->w.rows()});

@@ -176,7 +176,10 @@ void Trainer::connect_by_nccl(const NcclLibrary& library, const std::string& hos
 // together; rank 0 alone keeps what was best.
 std::optional<double> Trainer::measure_peak(int local_size) {
     if (const Device& device = device_.device(); !device.is_host()) {
-        const std::optional<double> peak = gpu_peak_flops(device.name());
+        const std::optional<double> peak = gpu_peak_flops(device.name(), compute_dtype(config_));
+        if (!peak && first_rank())
+            log::info("The peak of {} in {} is not known: no MFU", device.name(),
+                      name_of(compute_dtype(config_)));
         return peak ? std::optional(*peak / device_.sharing()) : std::nullopt;
     }
     return cpu_peak_flops(

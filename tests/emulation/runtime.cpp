@@ -302,6 +302,17 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     return cudaSuccess;
 }
 
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+    if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+    give(stream, [=] {
+        for (size_t row = 0; row < height; ++row)
+            std::memcpy(static_cast<char*>(to) + row * to_pitch,
+                        static_cast<const char*>(from) + row * from_pitch, width);
+    });
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     run_until([] {

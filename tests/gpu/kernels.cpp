@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of a GPU have the duties of those of tests/unit/kernels/table.cpp, and no result depends on the
 // order in which threads run between two barriers.
+#include "coeus/base/random.hpp"
+#include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
 #include "support/support.hpp"
@@ -50,6 +52,45 @@ TEST_CASE("GPU kernels agree with double, write all of their outputs and nothing
                 for (double value : values_of(beside)) REQUIRE(std::isnan(value));
             }
         }
+}
+
+TEST_CASE("GPU kernels: Adam rounds each element by its place in the whole parameter, as the CPU does") {
+    struct Case {
+        int64_t count, run;
+        uint64_t first, stride;
+        int64_t padding;  // elements before the first, so that packs of 16 bytes do not begin there
+    };
+    for (const Case& of :
+         {Case{4096, 0, 0, 0, 0}, Case{1003, 0, 7, 0, 0}, Case{1003, 0, 6, 0, 1}, Case{1024, 64, 128, 256, 0},
+          Case{1001, 13, 5, 29, 0}, Case{1000, 2, 0, 5, 0}, Case{999, 1, 3, 3, 3}}) {
+        CAPTURE(of.count, of.run, of.first, of.padding);
+        AdamOptions adam;
+        adam.seed = 3;
+        adam.stream = stream_of("test");
+        adam.run = of.run;
+        adam.first_index = of.first;
+        adam.stride = of.stride;
+        KernelCase c;
+        // no gradient and no first moment: one product an element is left, which all devices round alike
+        for (const char* name : {"master", "exp_avg", "exp_avg_sq", "compute"})
+            c.arguments.push_back({name, Role::update, Kind::compute, {of.count + of.padding}, 1, 0.2});
+        c.arguments.push_back({"grad", Role::update, Kind::acc, {of.count + of.padding}});
+        c.call = [&](const Kernels& kernels, Exec& exec, const Operands& o) {
+            kernels.zero(exec, o[1]);
+            kernels.zero(exec, o[4]);
+            const auto part = [&](size_t i) { return o[i].slice_rows(of.padding, of.count); };
+            StepState state(*exec.device);
+            StepScalars scalars;
+            scalars.step = 4;
+            scalars.learning_rate = 0.3;
+            state.stage(scalars);
+            state.bring(exec);
+            kernels.adam(exec, {part(0), part(1), part(2), part(4), part(3)}, adam, state.scalars());
+            if (exec.queue) exec.queue->finish();
+        };
+        CHECK(same_bits(run_case(c, cpu_kernels(), Dtype::bf16, Dtype::bf16),
+                        run_case_on(the_gpu(), c, Dtype::bf16, Dtype::bf16)));
+    }
 }
 
 TEST_CASE("GPU kernels give the same bits each time") {

@@ -95,6 +95,31 @@ TEST_CASE("training on a GPU is training on the CPU") {
         }
 }
 
+TEST_CASE("a GPU's chunks of logits are planned as they are used") {
+    // 514 tokens: three chunks on the CPU, one on a GPU
+    DecoderConfig config = tiny_config();
+    config.vocab = 9001;
+    constexpr int64_t tokens = 257;
+    std::vector<int64_t> temporaries;
+    for (const Device* device : {&host_device(), &the_gpu()}) {
+        EngineOptions with = options(device->backend(), Dtype::f32, false);
+        with.training = {.sequences = 2, .seq_len = tokens};
+        with.accumulation = 1;
+        with.validation = {};
+        Engine engine(config, with);
+        engine.allocate(mesh_of_one(), *device);
+        engine.decoder().parameters().initialise(5, 1);
+        engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+        TestBatch batch(2, tokens, config.vocab);
+        engine.compute_gradients(1, 1e-2, batch.valid_labels(),
+                                 [&](int64_t) { return local_batch(batch, 0, 2); });
+        CHECK(engine.update());
+        CHECK(engine.used().temporaries == engine.plan().temporaries);
+        temporaries.push_back(engine.plan().temporaries);
+    }
+    CHECK(temporaries[1] - temporaries[0] > int64_t(200) * config.vocab * size_of(Dtype::f32));
+}
+
 TEST_CASE("training on a GPU has the same bits in any order of streams") {
     set_order(1);
     const Result first = train(the_gpu(), Dtype::bf16);

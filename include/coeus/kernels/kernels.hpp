@@ -68,6 +68,9 @@ struct AdamOptions {
 
 struct Kernels {
     const char* name;
+    /// About so large is what a product writes and the next calls read, where a caller may cut it into chunks
+    /// of rows as it likes.
+    int64_t chunk_bytes;
 
     /// d = op(a) op(b) + c. a, b: type; d: type or acc; c: absent, d itself (accumulate), or a tensor like d
     /// (residual).

@@ -9,6 +9,8 @@
 
 namespace coeus::workspace {
 
+/// Of Kernels: what the last-level cache holds.
+inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
 /// Rows whose weight gradients a norm sums at a time.
 inline constexpr int64_t norm_block = 64;
 /// Elements that a sum takes at a time.

@@ -10,9 +10,10 @@
 
 namespace coeus {
 
-/// Dense bf16 peak of a GPU by name, in FLOP/s; none for an unknown one, for which no MFU is printed rather
-/// than a guess.
-std::optional<double> gpu_peak_flops(const std::string& device_name);
+/// Dense peak of a GPU by name, in FLOP/s: of bf16 by tensor cores, of f32 without them, as its products are
+/// computed. None for an unknown one (or a MIG part), for which no MFU is printed rather than a guess. From
+/// NVIDIA's data sheets.
+std::optional<double> gpu_peak_flops(const std::string& device_name, Dtype dtype);
 
 /// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads while all `ranks` compute: the
 /// best of 0.2 s of 1024 x 1024 x 1024 products, or of an earlier start. `cache_file` (of the first rank; "":

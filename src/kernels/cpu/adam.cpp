@@ -55,7 +55,7 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
                     }
                     adam_row(Lane(), t.master.as<T>() + i, t.exp_avg.as<T>() + i, t.exp_avg_sq.as<T>() + i,
                              t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,
-                             [&](int64_t j) { return random_bits[j]; });
+                             [&](int64_t) { return [&](int64_t j) { return random_bits[j]; }; });
                 }
             });
         };

@@ -16,6 +16,32 @@ struct AdamOperands {
     int64_t count;
 };
 
+/// Random bits of elements from `first` on. A division finds the place of that one in the whole parameter,
+/// and of those beyond the end of its run.
+class BitsFrom {
+public:
+    __device__ BitsFrom(const RandomStream& random, const AdamOptions& options, int64_t run, int64_t first)
+        : random_(random),
+          options_(options),
+          run_(run),
+          first_(first),
+          row_(first / run),
+          col_(first % run) {}
+
+    __device__ uint64_t operator()(int64_t j) const {
+        return col_ + j < run_ ? at(row_, col_ + j) : at((first_ + j) / run_, (first_ + j) % run_);
+    }
+
+private:
+    __device__ uint64_t at(int64_t row, int64_t col) const {
+        return random_.u64(options_.first_index + uint64_t(row) * options_.stride + uint64_t(col));
+    }
+
+    const RandomStream& random_;
+    const AdamOptions& options_;
+    int64_t run_, first_, row_, col_;
+};
+
 /// The numbers of the step are in the device's memory.
 template <class T, class C>
 __global__ void adam_kernel(AdamOperands<T> t, C* compute, AdamOptions options, const StepScalars* scalars) {
@@ -24,10 +50,7 @@ __global__ void adam_kernel(AdamOperands<T> t, C* compute, AdamOptions options, 
     const RandomStream random = rounding_stream(options, scalars->step);
     const int64_t run = options.run > 0 ? options.run : t.count;
     adam_row(grid_team(), t.master, t.exp_avg, t.exp_avg_sq, t.grad, compute, t.count, factors,
-             [&](int64_t i) {
-                 const int64_t row = i / run, col = i % run;
-                 return random.u64(options.first_index + uint64_t(row) * options.stride + uint64_t(col));
-             });
+             [&](int64_t first) { return BitsFrom(random, options, run, first); });
 }
 
 }  // namespace

@@ -24,27 +24,25 @@ namespace {
 class SavedMatrix {
 public:
     SavedMatrix(const Tensor& t, cudaStream_t stream)
-        : matrix_(t), stream_(stream), rows_(size_t(t.rows() * row_bytes())) {
-        for (int64_t i = 0; i < t.rows(); ++i) copy(on_host(i), on_device(i));
-        COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_));
+        : matrix_(t),
+          stream_(stream),
+          row_bytes_(size_t(t.cols() * size_of(t.dtype))),
+          pitch_(size_t(t.ld * size_of(t.dtype))),
+          rows_(size_t(t.rows()) * row_bytes_) {
+        copy(rows_.data(), row_bytes_, matrix_.data, pitch_);
     }
-    void restore() {
-        for (int64_t i = 0; i < matrix_.rows(); ++i) copy(on_device(i), on_host(i));
-        COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_));
-    }
+    void restore() { copy(matrix_.data, pitch_, rows_.data(), row_bytes_); }
 
 private:
-    int64_t row_bytes() const { return matrix_.cols() * size_of(matrix_.dtype); }
-    std::byte* on_host(int64_t row) { return rows_.data() + row * row_bytes(); }
-    std::byte* on_device(int64_t row) const {
-        return static_cast<std::byte*>(matrix_.data) + row * matrix_.ld * size_of(matrix_.dtype);
-    }
-    void copy(void* to, const void* from) const {
-        COEUS_CHECK_CUDA(cudaMemcpyAsync(to, from, size_t(row_bytes()), cudaMemcpyDefault, stream_));
+    void copy(void* to, size_t to_pitch, const void* from, size_t from_pitch) const {
+        COEUS_CHECK_CUDA(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes_, size_t(matrix_.rows()),
+                                           cudaMemcpyDefault, stream_));
+        COEUS_CHECK_CUDA(cudaStreamSynchronize(stream_));
     }
 
     Tensor matrix_;
     cudaStream_t stream_;
+    size_t row_bytes_, pitch_;
     std::vector<std::byte> rows_;
 };
 
@@ -91,7 +89,9 @@ private:
         return std::nullopt;
     }
 
-    /// On the operands themselves, whose result is overwritten; what it adds to is put back.
+    /// On the operands themselves, whose result is overwritten; what it adds to is put back. Alone on the
+    /// device: work of other streams would count as the product's. What they wait for from other ranks was
+    /// given before in the order of all ranks, so it ends without this one.
     Algorithm search(const Product& product, const ProductShape& shape,
                      const std::vector<Algorithm>& suggested, const ProductOperands& operands,
                      cudaStream_t stream) const {
@@ -99,7 +99,7 @@ private:
         if (shape.adds && shape.in_place) saved.emplace(operands.d, stream);
         const int runs = repeats(shape);
         const int best = fastest(int(suggested.size()), [&](int i) {
-            COEUS_CHECK_CUDA(cudaStreamSynchronize(stream));
+            COEUS_CHECK_CUDA(cudaDeviceSynchronize());
             const Timer timer;
             for (int run = 0; run < runs; ++run)
                 if (product.run(handle_, suggested[size_t(i)], operands, stream) != CUBLAS_STATUS_SUCCESS)

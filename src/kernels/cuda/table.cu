@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.hpp"
+#include "workspace.hpp"
 
 namespace coeus {
 
 const Kernels& cuda_kernels() {
-    static constexpr Kernels table = observed_table<cuda::Cuda>("cuda");
+    static constexpr Kernels table = observed_table<cuda::Cuda>("cuda", cuda::workspace::chunk_bytes);
     return table;
 }
 

@@ -115,6 +115,19 @@ public:
             second[j] = store<T>(values.second);
         }
     }
+    template <class C, class F, class In, class T, class... More>
+    __device__ void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
+        constexpr int size = pack_count<In, T, More..., C>();
+        int64_t packed = 0;
+        if (is_aligned<size>(copy) && is_aligned<size>(in) && is_aligned<size>(value) &&
+            (is_aligned<size>(more) && ...)) {
+            packed = n / size * size;
+            for (int64_t j = rank_ * size; j < packed; j += count_ * size)
+                update_pack<size>(copy ? copy + j : nullptr, f(j), in + j, value + j, (more + j)...);
+        }
+        for (int64_t j = packed + rank_; j < n; j += count_)
+            update_pack<1>(copy ? copy + j : nullptr, f(j), in + j, value + j, (more + j)...);
+    }
 
 protected:
     /// g(f(in[j]..)) of this thread's elements, in their order.
@@ -149,6 +162,22 @@ private:
         }
         store_pack<size>(first, one);
         store_pack<size>(second, two);
+    }
+    template <int size, class C, class G, class In, class T, class... More>
+    __device__ static void update_pack(C* copy, const G& g, const In* in, T* value, More*... more) {
+        const auto change = [&](const Pack<In, size>& inputs, Pack<T, size> first,
+                                Pack<More, size>... others) {
+            COEUS_UNROLL
+            for (int i = 0; i < size; ++i) g(i, inputs.values[i], first.values[i], others.values[i]...);
+            store_pack<size>(value, first);
+            (store_pack<size>(more, others), ...);
+            if (!copy) return;
+            Pack<C, size> copies;
+            COEUS_UNROLL
+            for (int i = 0; i < size; ++i) copies.values[i] = store<C>(load(first.values[i]));
+            store_pack<size>(copy, copies);
+        };
+        change(load_pack<size>(in), load_pack<size>(value), load_pack<size>(more)...);
     }
     template <int size, class G, class F, class... In>
     __device__ static void visit_pack(G&& g, F&& f, const Pack<In, size>&... in) {

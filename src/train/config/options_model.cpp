@@ -7,7 +7,7 @@ namespace coeus::config {
 namespace {
 
 constexpr const char* own_loss =
-    "the loss is the cross entropy of the model's vocabulary, cut as suits the cache";
+    "the loss is the cross entropy of the model's vocabulary, cut as suits the machine";
 constexpr const char* one_attention =
     "attention is one kernel; training.document_mask says whether it stays within documents";
 constexpr const char* one_optimizer = "there is one implementation, in one pass over the weights";

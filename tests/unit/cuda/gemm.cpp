@@ -68,6 +68,23 @@ TEST_CASE("products search where they are told to, once for each shape and all r
     CHECK(two_products(folder.path()) == no_search);
 }
 
+TEST_CASE("a search for algorithms begins when nothing else is under way on the device") {
+    const TemporaryFolder folder;
+    const Memory& memory = the_gpu().memory();
+    const OwnedTensor a(Dtype::f32, {m, k}, "a", memory), b(Dtype::f32, {k, n}, "b", memory),
+        d(Dtype::f32, {m, n}, "d", memory);
+    Exec exec(the_gpu()), other(the_gpu());
+    exec.workspace = Arena(int64_t(32) << 20, "workspace", memory);
+    autotune_products(exec, folder.path());
+    const std::unique_ptr<Event> event = the_gpu().make_event();
+    for (int i = 0; i < 1000; ++i) cuda_kernels().zero(other, b);
+    event->record(*other.queue);
+    REQUIRE_FALSE(event->passed());
+    cuda_kernels().gemm(exec, d, a.view, b.view, {});
+    CHECK(event->passed());
+    exec.queue->finish();
+}
+
 TEST_CASE("products search anew where what was kept is not the library's") {
     const TemporaryFolder folder;
     two_products(folder.path());

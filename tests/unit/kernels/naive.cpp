@@ -339,6 +339,7 @@ void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const StepScalars& 
 const Kernels& naive_kernels() {
     static constexpr Kernels table = {
         .name = "naive",
+        .chunk_bytes = int64_t(1) << 20,
         .gemm = gemm,
         .embedding = embedding,
         .embedding_backward = embedding_backward,

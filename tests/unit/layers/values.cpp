@@ -225,7 +225,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to wha
     }
 }
 
-TEST_CASE("loss head: chunks of 8 MiB of logits, but of 256 tokens at least") {
+TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 tokens at least") {
     struct Chunks : KernelObserver {
         int seen = 0;
         void begin(const char* kernel, double, double) override {
@@ -233,7 +233,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, but of 256 tokens at least") {
         }
         void end() override {}
     };
-    const auto chunks = [](int64_t tokens, int64_t vocab, Dtype dtype) {
+    const auto chunks = [](int64_t tokens, int64_t vocab, Dtype dtype, Backend backend = Backend::cpu) {
         Parameters parameters({dtype, dtype});
         const Storage &norm = parameters.add({.name = "norm", .shape = {4}}),
                       &output = parameters.add({.name = "output", .shape = {vocab, 4}});
@@ -245,7 +245,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, but of 256 tokens at least") {
         Frame frame;
         Arena temp;
         StepScalars scalars;
-        Ctx c{exec, dry_kernels(), frame, temp, batch, scalars};
+        Ctx c{exec, dry_kernels_of(backend), frame, temp, batch, scalars};
         LossHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
             .evaluate(c, Tensor(nullptr, dtype, {tokens, 4}));
         return count.seen;
@@ -258,6 +258,11 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, but of 256 tokens at least") {
     CHECK(chunks(2048 + 2049, 1000, Dtype::f32) == 3);
     CHECK(chunks(256, 100000, Dtype::f64) == 1);
     CHECK(chunks(1000, 100000, Dtype::f64) == 4);
+    CHECK(chunks(1024, 128256, Dtype::bf16, Backend::cuda) == 1);
+    CHECK(chunks(1025, 128256, Dtype::bf16, Backend::cuda) == 2);
+    CHECK(chunks(512, 128256, Dtype::f32, Backend::cuda) == 1);
+    CHECK(chunks(513, 128256, Dtype::f32, Backend::cuda) == 2);
+    CHECK(chunks(256, 1000000, Dtype::f32, Backend::cuda) == 1);
 }
 
 TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {

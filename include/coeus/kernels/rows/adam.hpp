@@ -13,32 +13,29 @@ COEUS_HD inline RandomStream rounding_stream(const AdamOptions& options, uint64_
     return RandomStream(options.seed, options.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 
-/// `compute` may be null. bits(j): 64 random bits of element j, for bf16 alone.
+/// `compute` may be null. bits(first): a function of j that gives 64 random bits of element first + j, which
+/// is asked for bf16 alone.
 template <class Team, class T, class C, class Bits>
 COEUS_HD void adam_row(const Team& team, T* master, T* exp_avg, T* exp_avg_sq, const Acc<T>* grad, C* compute,
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
-    const auto update = [=](int64_t j) {
-        A weight = load(master[j]), first = load(exp_avg[j]), second = load(exp_avg_sq[j]);
-        adam_update(weight, first, second, grad[j], factors);
-        if constexpr (std::is_same_v<T, bf16>) {
-            const uint64_t random = bits(j);
-            master[j] = round_stochastically(weight, uint32_t(random));
-            exp_avg[j] = round_stochastically(first, uint32_t(random >> 16));
-            exp_avg_sq[j] = round_stochastically(second, uint32_t(random >> 32));
-        } else {
-            master[j] = weight;
-            exp_avg[j] = first;
-            exp_avg_sq[j] = second;
-        }
+    const auto update = [=](int64_t start) {
+        return [=, random = bits(start)](int64_t j, A gradient, T& weight, T& first, T& second) {
+            A w = load(weight), m = load(first), v = load(second);
+            adam_update(w, m, v, gradient, factors);
+            if constexpr (std::is_same_v<T, bf16>) {
+                const uint64_t drawn = random(j);
+                weight = round_stochastically(w, uint32_t(drawn));
+                first = round_stochastically(m, uint32_t(drawn >> 16));
+                second = round_stochastically(v, uint32_t(drawn >> 32));
+            } else {
+                weight = w;
+                first = m;
+                second = v;
+            }
+        };
     };
-    if (compute)
-        team.each(count, [=](int64_t j) {
-            update(j);
-            compute[j] = store<C>(load(master[j]));
-        });
-    else
-        team.each(count, update);
+    team.update(count, compute, update, grad, master, exp_avg, exp_avg_sq);
 }
 
 }  // namespace coeus

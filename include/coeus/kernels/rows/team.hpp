@@ -45,6 +45,22 @@ struct Lane {
             second[j] = store<T>(values.second);
         }
     }
+    /// f(first) is a function g of elements from there on: g(j - first, in[j], values[j]..) changes the
+    /// values in place. copy[j] = the first of the values, converted; `copy` may be null.
+    template <class C, class F, class In, class T, class... More>
+    void update(int64_t n, C* copy, F&& f, const In* in, T* value, More*... more) const {
+        const auto g = f(0);
+        if (copy) {
+#pragma omp simd
+            for (int64_t j = 0; j < n; ++j) {
+                g(j, in[j], value[j], more[j]...);
+                copy[j] = store<C>(load(value[j]));
+            }
+        } else {
+#pragma omp simd
+            for (int64_t j = 0; j < n; ++j) g(j, in[j], value[j], more[j]...);
+        }
+    }
     /// Sum of f(in[j]..).
     template <class A, class F, class... In>
     A sum(int64_t n, F&& f, const In*... in) const {
