@@ -80,7 +80,7 @@ TEST_CASE("A run that does not fit is refused with what would do, a dry run says
     CHECK(count_of("the run needs", run.output) == 1);
     // of the host's memory, what each of its two ranks may take
     const std::string share = bytes_text(double(memory_limit_bytes() / 2));
-    CHECK_THAT(run.output, Contains(" of " + share) && Contains("this host allows " + share + ";"));
+    CHECK_THAT(run.output, Contains(" of " + share) && Contains("but there are " + share + ";"));
     const Outcome dry = run_coeus(
         tiny_run(folder / "dry", folder / "tokens.h5", huge + Arguments{"--dry_run"}), 0, {}, folder.path());
     CHECK(dry.exit_code == 0);

@@ -216,7 +216,7 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
     CHECK_NOTHROW(require_fits(plan, plan.total(), never));
     CHECK_THROWS_AS(require_fits(plan, plan.total() - 1, remedy), ConfigError);
     CHECK_THROWS_WITH(require_fits(plan, int64_t(4) << 30, remedy),
-                      "the run needs 6.50 GiB per rank, but this host allows 4.00 GiB; the largest terms: "
+                      "the run needs 6.50 GiB per rank, but there are 4.00 GiB; the largest terms: "
                       "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Take a larger "
                       "machine");
     plan.on_host.state.moments = int64_t(4) << 30;
