@@ -412,8 +412,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     *graph = stream->recording;
     std::erase(recordings, *graph);
     for (coeus_emulated_stream* lane : (*graph)->lanes) lane->recording = nullptr;
-    if ((*graph)->is_void) return cudaErrorStreamCaptureInvalidated;
-    return (*graph)->is_joined() ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+    const cudaError_t status = (*graph)->is_void       ? cudaErrorStreamCaptureInvalidated
+                               : (*graph)->is_joined() ? cudaSuccess
+                                                       : cudaErrorStreamCaptureUnjoined;
+    if (status != cudaSuccess) delete std::exchange(*graph, nullptr);
+    return status;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
