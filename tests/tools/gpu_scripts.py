@@ -105,7 +105,8 @@ class Tests(Script):
                                 PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
         self.assertGreaterEqual(len(parts), 11)
         for name, part in parts.items():
-            self.assertEqual(part, (3, 0, ""), name)
+            expected = (0, 0, "left out: there are not two GPUs") if name == "nccl" else (3, 0, "")
+            self.assertEqual(part, expected, name)
 
 
 class Bench(Script):
@@ -153,7 +154,7 @@ if "torch_llama" in sys.argv[0]:
         path = f"{driver}:{os.environ['PATH']}"
         done, report = self.run_script("tiny-32", PATH=path)
         self.assertEqual((done.returncode, report["card"], report["driver"]), (1, "A small GPU", "580.1"))
-        self.assertRegex(report["cases"][0]["note"], "needs .* GiB at least, of -1.2")
+        self.assertRegex(report["cases"][0]["note"], "needs .* GiB at least, of -0.4")
         # another model on the other side
         done, report = self.run_script("tiny-bf16-48", PYTHONPATH=self.stand_in_of_torch(7.0))
         self.assertEqual(done.returncode, 0)
