@@ -23,15 +23,15 @@ function(coeus_library name)
     set_property(GLOBAL APPEND PROPERTY COEUS_LIBRARIES coeus_${name})
 endfunction()
 
-coeus_library(base LIBRARIES spdlog::spdlog)
+coeus_library(base LIBRARIES spdlog::spdlog ${CMAKE_DL_LIBS})
 target_link_libraries(coeus_base PUBLIC fmt::fmt)
 set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
-coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX ${CMAKE_DL_LIBS})
+coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
-coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
+coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
 set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 if(COEUS_CUDA)

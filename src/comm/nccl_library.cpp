@@ -4,7 +4,6 @@
 #include "coeus/comm/nccl.hpp"
 
 #include <cstdlib>
-#include <dlfcn.h>
 
 namespace coeus {
 
@@ -17,12 +16,6 @@ std::string text_of(int version) {
     return fmt::format("{}.{}.{}", version / (100 * thousand), version / 100 % thousand, version % 100);
 }
 
-template <class Function>
-void look_up(void* library, const std::string& path, const char* name, Function*& function) {
-    function = reinterpret_cast<Function*>(dlsym(library, name));
-    if (!function) throw ConfigError("{}: is not NCCL 2.13 or newer: it has no {}", path, name);
-}
-
 }  // namespace
 
 std::string NcclLibrary::version_text() const {
@@ -31,27 +24,23 @@ std::string NcclLibrary::version_text() const {
 }
 
 std::string nccl_path() {
-    const std::vector<std::string> paths = library_paths("COEUS_NCCL", "libnccl.so.2", "nvidia/nccl/lib");
-    for (const std::string& path : paths)
-        if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return path;
-    return paths.front();
+    return first_loadable(library_paths("COEUS_NCCL", "libnccl.so.2", "nvidia/nccl/lib"));
 }
 
-// What several communicators are given shares the GPU: where NCCL can (2.26), all ranks run it in the order
-// in which it was given, in a graph too.
 NcclLibrary load_nccl(const std::string& path) {
+    // what several communicators are given shares the GPU: where NCCL can (2.26), all ranks run it in the
+    // order in which it was given, in a graph too
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) throw ConfigError("NCCL cannot be loaded: {}", dlerror());
+    const SharedLibrary library(path, "NCCL", "2.13 or newer");
     NcclLibrary nccl;
-    const auto find = [&](const char* name, auto*& function) { look_up(library, path, name, function); };
+    const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
     find("ncclGetVersion", nccl.get_version);
     int version = 0;
     if (nccl.get_version(&version) != nccl::Result::success || version < oldest)
         throw ConfigError("{}: is NCCL {}; 2.13 or newer is needed", path, text_of(version));
     find("ncclGetUniqueId", nccl.get_unique_id);
     find("ncclCommInitRank", nccl.comm_init_rank);
-    nccl.comm_split = reinterpret_cast<decltype(nccl.comm_split)>(dlsym(library, "ncclCommSplit"));
+    library.find_optional("ncclCommSplit", nccl.comm_split);
     find("ncclCommDestroy", nccl.comm_destroy);
     find("ncclCommAbort", nccl.comm_abort);
     find("ncclCommGetAsyncError", nccl.comm_get_async_error);

@@ -19,46 +19,33 @@ OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Devi
 
 }  // namespace
 
-BatchPart::Ids::Ids(const Device& device, int64_t places, int64_t count, const std::string& what)
-    : host(Dtype::i32, {places * count}, what, device.staging()), most(count) {
-    if (!device.is_host()) there = OwnedTensor(Dtype::i32, {count}, what, device.memory());
-}
-
-Tensor BatchPart::Ids::brought(Exec& exec, int64_t place, int64_t count) const {
-    const Tensor from = host.view.slice_rows(place * most, count);
-    if (!exec.queue) return from;
-    const Tensor to = there.view.slice_rows(0, count);
-    exec.queue->copy(to.data, from.data, from.bytes());
-    return to;
-}
-
 BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
                      const Device& device)
     : seq_len_(shape.seq_len), part_(part), staged_(size_t(local_batches)) {
     const int64_t own = shape.sequences * part.count;
-    tokens_ = Ids(device, local_batches, own, "token ids of this rank");
-    labels_ = Ids(device, local_batches, own, "labels of this rank");
+    tokens_ = StagedIds(device, own, "token ids of this rank", local_batches);
+    labels_ = StagedIds(device, own, "labels of this rank", local_batches);
     if (!device.is_host())
-        document_start_ = Ids(device, local_batches, shape.count(), "beginnings of documents");
+        document_start_ = StagedIds(device, shape.count(), "beginnings of documents", local_batches);
     positions_ = positions_of(part, shape.sequences, device);
 }
 
 void BatchPart::stage(int64_t place, const LocalBatch& local_batch) {
     require(local_batch.tokens.count() == local_batch.sequences * seq_len_ &&
-                local_batch.sequences * part_.count <= tokens_.most,
+                local_batch.sequences * part_.count <= tokens_.count(),
             "a local batch is not of the shape that was planned");
-    const auto cut = [&](const Ids& own, const Tensor& whole) {
+    const auto cut = [&](const StagedIds& own, const Tensor& whole) {
         const auto* from = whole.as<const int32_t>();
-        auto* to = own.at(place);
+        auto* to = own.host(place);
         for (int64_t sequence = 0; sequence < local_batch.sequences; ++sequence)
             for (int64_t i = 0; i < part_.count; ++i) *to++ = from[sequence * seq_len_ + part_.index(i)];
     };
     cut(tokens_, local_batch.tokens);
     cut(labels_, local_batch.labels);
     Tensor documents = local_batch.document_start;
-    if (documents && document_start_.host.view) {
-        std::copy_n(documents.as<const int32_t>(), documents.count(), document_start_.at(place));
-        documents.data = document_start_.at(place);
+    if (documents && document_start_.count() > 0) {
+        std::copy_n(documents.as<const int32_t>(), documents.count(), document_start_.host(place));
+        documents.data = document_start_.host(place);
     }
     staged_[size_t(place)] = {local_batch.sequences, documents};
 }
@@ -69,11 +56,11 @@ Batch BatchPart::bring(Exec& exec, int64_t place) const {
     const Tensor documents = staged.document_start;
     return {.sequences = staged.sequences,
             .seq_len = part_.count,
-            .tokens = tokens_.brought(exec, place, count),
-            .labels = labels_.brought(exec, place, count),
+            .tokens = tokens_.brought(exec, count, place),
+            .labels = labels_.brought(exec, count, place),
             .positions = positions_.view.slice_rows(0, count),
             .document_start = documents && exec.queue
-                                  ? document_start_.brought(exec, place, documents.count())
+                                  ? document_start_.brought(exec, documents.count(), place)
                                   : documents};
 }
 

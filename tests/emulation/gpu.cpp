@@ -22,6 +22,10 @@ void choose_cudnn() {
     setenv("COEUS_CUDNN", "stand-in", 1);
 }
 
+void let_streams_starve(bool some) {
+    emulation::let_streams_starve(some);
+}
+
 size_t gpu_allocations() {
     return emulation::allocations();
 }

@@ -32,6 +32,7 @@ struct coeus_emulated_stream {
     std::deque<Item> items;
     coeus_emulated_graph* recording = nullptr;  // what it is given goes there, as this lane's
     size_t lane = 0;
+    uint64_t rank = coeus::emulation::random_number();  // where some starve, those of low rank come first
     bool waits_outside() const { return !items.empty() && items.front().ready; }
     bool can_go_on() const {
         if (items.empty() || (waits_outside() && !items.front().ready())) return false;
@@ -76,7 +77,7 @@ namespace coeus::emulation {
 namespace {
 
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
-bool kernels_for_gpu = true;
+bool kernels_for_gpu = true, some_starve = false;
 size_t taken = 0;
 std::mutex mutex;  // of all that follows; whoever waits for work does it
 std::set<coeus_emulated_stream*> streams;
@@ -108,7 +109,8 @@ coeus_emulated_stream* next_stream() {
     }
     if (ready.empty() && others_may_come) return nullptr;
     if (ready.empty()) throw std::runtime_error("emulation: streams wait for each other");
-    return ready[random_number() % ready.size()];
+    if (!some_starve) return ready[random_number() % ready.size()];
+    return *std::ranges::min_element(ready, {}, [](const auto* stream) { return stream->rank; });
 }
 
 void run_one(coeus_emulated_stream& stream) {
@@ -185,6 +187,10 @@ void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_
 
 size_t graph_launches() {
     return launched;
+}
+
+void let_streams_starve(bool some) {
+    some_starve = some;
 }
 
 void set_kernels_for_gpu(bool are_there) {

@@ -25,6 +25,10 @@ void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::
 /// the graph is launched, with the stream that it has then.
 void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_stream*)> begin);
 
+/// From now on some streams come only when no other can go on, as the seed draws it when they are made; or
+/// each as often as others.
+void let_streams_starve(bool some);
+
 /// Launches of graphs until now.
 size_t graph_launches();
 

@@ -14,6 +14,9 @@ const Device& the_gpu();
 void set_order(uint64_t seed);
 /// The emulated GPU's cuDNN from now on; a real one has its own.
 void choose_cudnn();
+/// Of streams made from now on: those that come only when no others can go on, drawn from the seed; or again
+/// each like the others.
+void let_streams_starve(bool some);
 /// Allocations of the GPU's memory and of pinned memory until now.
 size_t gpu_allocations();
 

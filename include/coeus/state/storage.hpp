@@ -54,9 +54,8 @@ public:
     Tensor g;  ///< gradient, accumulate type
 
     // this rank's rows
-    Tensor master;  ///< master type
-    Tensor
-        compute;  ///< what w is made of, in its type, where that is not the master: w itself if one owns all
+    Tensor master;      ///< master type
+    Tensor compute;     ///< the same in w's type, where that is another; w itself if this rank owns all
     Tensor gradient;    ///< accumulate type, summed over the ranks when the optimizer sees it
     Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
     Tensor exp_avg_sq;  ///< second moment

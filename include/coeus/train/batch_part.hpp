@@ -5,6 +5,7 @@
 
 #include "coeus/layers/context.hpp"
 #include "coeus/plan/memory.hpp"
+#include "coeus/train/staged_ids.hpp"
 
 #include <vector>
 
@@ -31,22 +32,13 @@ public:
     Batch bring(Exec& exec, int64_t place) const;
 
 private:
-    /// Ids of all places on the host and, of a GPU, of one there.
-    struct Ids {
-        OwnedTensor host, there;
-        int64_t most = 0;  ///< of a place
-        Ids() = default;
-        Ids(const Device& device, int64_t places, int64_t count, const std::string& what);
-        int32_t* at(int64_t place) const { return host.view.as<int32_t>() + place * most; }
-        Tensor brought(Exec& exec, int64_t place, int64_t count) const;
-    };
     struct Staged {
         int64_t sequences = 0;
         Tensor document_start;  // on the host
     };
     int64_t seq_len_ = 0;  // of a whole sequence
     SequencePart part_;
-    Ids tokens_, labels_, document_start_;
+    StagedIds tokens_, labels_, document_start_;
     OwnedTensor positions_;  // alike for all
     std::vector<Staged> staged_;
 };

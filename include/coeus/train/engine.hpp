@@ -73,7 +73,7 @@ public:
     /// As the last update() left them.
     const StepScalars& scalars() const { return step_->last_read(); }
 
-    /// The gradients of a step, summed over the ranks, and in scalars() its loss. `step` counts from 1;
+    /// The gradients and the loss of a step, summed over the ranks. `step` counts from 1;
     /// `valid_tokens`: labels that count, of all ranks; local_batch(i) gives each of options().accumulation
     /// local batches, which stay until update() is called.
     void compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,

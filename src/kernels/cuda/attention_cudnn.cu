@@ -29,9 +29,8 @@ public:
 
     std::string text() const { return library_.text(); }
 
-    const CudnnAttention* plan(const CudnnAttentionShape& shape, int64_t most_workspace,
-                               cudaStream_t stream) {
-        if (!plans_.contains(shape) && is_capturing(stream)) return nullptr;  // a kernel would be loaded
+    const CudnnAttention* plan(const Exec& exec, const CudnnAttentionShape& shape, int64_t most_workspace) {
+        if (!plans_.contains(shape) && is_recording(exec)) return nullptr;  // a kernel would be loaded
         const auto [known, is_new] = plans_.try_emplace(shape);
         if (is_new) try {
                 known->second = std::make_unique<CudnnAttention>(library_, handle_, shape, most_workspace);
@@ -57,7 +56,7 @@ bool attention_cudnn(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     const CudnnAttentionShape shape = {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim,
                                        out.ld,  q.ld,       k.ld,    v.ld};
     const CudnnAttention* const plan =
-        static_cast<Cudnn&>(*state.cudnn).plan(shape, workspace.bytes(), state.stream);
+        static_cast<Cudnn&>(*state.cudnn).plan(exec, shape, workspace.bytes());
     if (!plan) return false;
     plan->run(out, lse, q, k, v, s.scale, workspace);
     return true;

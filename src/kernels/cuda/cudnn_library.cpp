@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/error.hpp"
+#include "coeus/base/shared_library.hpp"
 #include "cudnn.hpp"
-
-#include <dlfcn.h>
 
 namespace coeus::cuda {
 
@@ -10,19 +9,12 @@ namespace {
 
 constexpr size_t oldest = 90000;
 
-template <class Function>
-void look_up(void* library, const std::string& path, const char* name, Function*& function) {
-    function = reinterpret_cast<Function*>(dlsym(library, name));
-    if (!function) throw ConfigError("{}: is not cuDNN 9: it has no {}", path, name);
-}
-
 }  // namespace
 
 CudnnLibrary load_cudnn(const std::string& path) {
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) throw ConfigError("cuDNN cannot be loaded: {}", dlerror());
+    const SharedLibrary library(path, "cuDNN", "9");
     CudnnLibrary cudnn;
-    const auto find = [&](const char* name, auto*& function) { look_up(library, path, name, function); };
+    const auto find = [&](const char* name, auto*& function) { library.find(name, function); };
     find("cudnnGetVersion", cudnn.get_version);
     if (cudnn.get_version() < oldest)
         throw ConfigError("{}: is cuDNN {}; 9.0 or newer is needed", path, cudnn.get_version());

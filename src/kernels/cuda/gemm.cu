@@ -59,10 +59,10 @@ public:
         COEUS_CHECK_CUBLAS(cublasLtCreate(handle_.out()));
     }
 
-    void run(const ProductShape& shape, const ProductOperands& operands, cudaStream_t stream) {
+    void run(Exec& exec, const ProductShape& shape, const ProductOperands& operands) {
         Plan& plan = plans_.try_emplace(shape, shape).first->second;
-        if (!plan.algorithm) plan.algorithm = choose(plan.product, shape, operands, stream);
-        COEUS_CHECK_CUBLAS(plan.product.run(handle_, *plan.algorithm, operands, stream));
+        if (!plan.algorithm) plan.algorithm = choose(exec, plan.product, shape, operands);
+        COEUS_CHECK_CUBLAS(plan.product.run(handle_, *plan.algorithm, operands, state_of(exec).stream));
     }
 
 private:
@@ -72,12 +72,12 @@ private:
         std::optional<Algorithm> algorithm;
     };
 
-    Algorithm choose(const Product& product, const ProductShape& shape, const ProductOperands& operands,
-                     cudaStream_t stream) {
+    Algorithm choose(Exec& exec, const Product& product, const ProductShape& shape,
+                     const ProductOperands& operands) {
         if (const auto kept = valid(product, shape, cache_.find(shape.text()))) return *kept;
         const std::vector<Algorithm> suggested = product.suggestions(handle_);
-        if (suggested.size() == 1 || !cache_.keeps() || is_capturing(stream)) return suggested.front();
-        const Algorithm best = search(product, shape, suggested, operands, stream);
+        if (suggested.size() == 1 || !cache_.keeps() || is_recording(exec)) return suggested.front();
+        const Algorithm best = search(product, shape, suggested, operands, state_of(exec).stream);
         // what cannot be kept is not taken either: the next run might find another
         return valid(product, shape, cache_.keep(shape.text(), best)).value_or(suggested.front());
     }
@@ -137,11 +137,11 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
         if (c.data != d.data) cast(exec, d, c);
         return;
     }
-    CudaState& state = state_of(exec);
     const Scope scope(exec.workspace);
     const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm(d, a.tensor)});
     const ProductOperands operands = {d, a.tensor, b.tensor, c ? c : d, workspace, bool(c)};
-    products_of(state).run(shape_of(operands, a.is_transposed, b.is_transposed), operands, state.stream);
+    products_of(state_of(exec))
+        .run(exec, shape_of(operands, a.is_transposed, b.is_transposed), operands);
 }
 
 }  // namespace coeus::cuda

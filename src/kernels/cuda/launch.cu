@@ -12,12 +12,6 @@ CudaState& state_of(Exec& exec) {
     return static_cast<CudaState&>(*exec.backend);
 }
 
-bool is_capturing(cudaStream_t stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    COEUS_CHECK_CUDA(cudaStreamIsCapturing(stream, &status));
-    return status != cudaStreamCaptureStatusNone;
-}
-
 void check(cudaError_t status, const char* call) {
     if (status != cudaSuccess)
         throw SystemError(fmt::format("CUDA: {}: {}", call, cudaGetErrorString(status)));

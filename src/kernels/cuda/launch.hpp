@@ -18,8 +18,10 @@ struct CudaState : BackendState {
     std::unique_ptr<BackendState> cudnn;     ///< null: attention by our own kernels
 };
 CudaState& state_of(Exec& exec);
-/// What is given to it is recorded as a CUDA graph: nothing may be waited for.
-bool is_capturing(cudaStream_t stream);
+/// What the Exec is given becomes part of a graph: nothing may be waited for.
+inline bool is_recording(const Exec& exec) {
+    return exec.queue && exec.queue->is_recording();
+}
 
 /// Throws SystemError naming the call, where it failed.
 void check(cudaError_t status, const char* call);
