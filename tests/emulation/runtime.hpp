@@ -4,7 +4,7 @@
 // of block.hpp, as late and as shuffled as the streams' order and the events allow, so that a missing event
 // shows. Graphs are recorded with the rules of CUDA's stream capture; what breaks them makes a recording
 // void. Device memory cannot be read or written but by such work: the host that follows its address ends
-// there.
+// there. Events tell time by a clock of which each kernel, copy or other work takes a microsecond.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,9 @@ size_t graph_launches();
 /// Who is told, from now on, that the host waits and nothing can run but what others outside hold up: `again`
 /// and again; false when work has run. It may throw, out of the wait.
 void on_waiting(std::function<void(bool again)> told);
+
+/// Times that the host asked for a stream, an event or the device to be finished.
+size_t waits();
 
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);

@@ -16,5 +16,7 @@ void set_order(uint64_t seed);
 void choose_cudnn();
 /// Allocations of the GPU's memory and of pinned memory until now.
 size_t gpu_allocations();
+/// Times that the host asked for a queue or a point of it to be finished, until now.
+size_t gpu_waits();
 
 }  // namespace coeus::test
