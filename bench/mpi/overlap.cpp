@@ -29,8 +29,8 @@ class SlowNetwork : public CommunicationObserver {
 public:
     explicit SlowNetwork(Tracer& tracer) : tracer_(tracer) {}
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                  const std::source_location& where) override {
-        const int64_t event = tracer_.begin(communicator, operation, bytes, where);
+                  const std::source_location& where, const Queue* queue) override {
+        const int64_t event = tracer_.begin(communicator, operation, bytes, where, queue);
         if (std::this_thread::get_id() != computing_) std::this_thread::sleep_for(latency);
         return event;
     }

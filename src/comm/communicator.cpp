@@ -161,7 +161,7 @@ class Communicator::Observed {
 public:
     Observed(const Communicator& c, const char* operation, const Tensor& tensor, const Where& where)
         : observer_(c.size_ > 1 ? c.observer_ : nullptr) {
-        if (observer_) event_ = observer_->begin(c.name_, operation, tensor.bytes(), where);
+        if (observer_) event_ = observer_->begin(c.name_, operation, tensor.bytes(), where, nullptr);
     }
     ~Observed() {
         if (observer_) observer_->end(event_);

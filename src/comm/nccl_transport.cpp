@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -87,15 +88,16 @@ public:
         Tensor tensor;
         int peer, number;
     };
-    // Begin together.
+    // Begin together; an observer sees the waits for them (PointToPoint).
     void exchange(Queue& queue, std::span<const Message> messages) {
-        give(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(), [&] {
-            return all_of([&](const auto& call) {
-                for (const auto& [sent, tensor, peer, number] : messages)
-                    call(sent ? send(queue, tensor.data, tensor.bytes(), peer)
-                              : receive(queue, tensor.data, tensor.bytes(), peer));
-            });
-        });
+        give_unobserved(messages[0].sent ? "send" : "receive", queue, messages[0].tensor, Where::current(),
+                        [&] {
+                            return all_of([&](const auto& call) {
+                                for (const auto& [sent, tensor, peer, number] : messages)
+                                    call(sent ? send(queue, tensor.data, tensor.bytes(), peer)
+                                              : receive(queue, tensor.data, tensor.bytes(), peer));
+                            });
+                        });
     }
 
 private:
@@ -112,9 +114,11 @@ private:
             transport_.in_group_ = false;
             const Result result = transport_.nccl_.group_end();
             const Queue* queue = std::exchange(transport_.queue_of_group_, nullptr);
+            const auto event = std::exchange(transport_.event_of_group_, std::nullopt);
             if (std::uncaught_exceptions() > 0) return;
             transport_.connection_->check(result, "group", Where::current());
             if (Watch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
+            if (event) transport_.ranks_.observer()->end(*event);
         }
         Group(const Group&) = delete;
         Group& operator=(const Group&) = delete;
@@ -148,13 +152,25 @@ private:
         return first;
     }
 
-    // Errors of earlier work are met here at the latest: what was given to a queue returns at once.
+    // For an observer a group's time is that of its first call.
     template <class Call>
     void give(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
               const Call& call) {
         CommunicationObserver* observer = ranks_.observer();
         const int64_t event =
-            observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where) : 0;
+            observer ? observer->begin(ranks_.name(), operation, largest.bytes(), where, &queue) : 0;
+        give_unobserved(operation, queue, largest, where, call);
+        if (!observer) return;
+        if (in_group_ && !event_of_group_)
+            event_of_group_ = event;
+        else
+            observer->end(event);
+    }
+
+    // Errors of earlier work are met here at the latest: what was given to a queue returns at once.
+    template <class Call>
+    void give_unobserved(const char* operation, const Queue& queue, const Tensor& largest, const Where& where,
+                         const Call& call) {
         Result earlier = Result::success;
         require(connection_->comm != nullptr, "a communicator is used after its world has ended");
         connection_->check(nccl_.comm_get_async_error(connection_->comm, &earlier), operation, where);
@@ -162,7 +178,6 @@ private:
         begin_watch(operation, queue, largest.bytes());
         connection_->check(call(), operation, where);
         if (connection_->line && !in_group_) connection_->line->end(&queue);
-        if (observer) observer->end(event);
     }
 
     // A group is one operation, by the name of its first.
@@ -177,6 +192,7 @@ private:
     const NcclLibrary& nccl_;
     bool in_group_ = false;
     const Queue* queue_of_group_ = nullptr;  // of its first call, where someone watches
+    std::optional<int64_t> event_of_group_;  // of its first call, where someone observes
 };
 
 // All messages of a rank are given to one queue, in the order of its program; the computation waits for its

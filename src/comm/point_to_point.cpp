@@ -28,6 +28,7 @@ PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends)
 
 PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec)
     : ranks_(ranks),
+      computation_(exec.queue.get()),
       under_way_(size_t(count)),
       messages_(ranks.is_planned() ? nullptr : carrier(ranks, count, sends, exec)) {}
 
@@ -61,8 +62,9 @@ void PointToPoint::wait(int number) {
     if (number < 0 || !under_way_[size_t(number)].operation) return;
     Message& message = under_way_[size_t(number)];
     CommunicationObserver* observer = ranks_.observer();
-    const int64_t event =
-        observer ? observer->begin(ranks_.name(), message.operation, message.bytes, message.where) : 0;
+    const int64_t event = observer ? observer->begin(ranks_.name(), message.operation, message.bytes,
+                                                     message.where, computation_)
+                                   : 0;
     messages_->wait(number);
     message.operation = nullptr;
     if (observer) observer->end(event);

@@ -170,6 +170,27 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
+class GpuTimedEvent : public TimedEvent {
+public:
+    GpuTimedEvent() { COEUS_CHECK_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDefault)); }
+    ~GpuTimedEvent() override { cudaEventDestroy(event_); }
+    GpuTimedEvent(const GpuTimedEvent&) = delete;
+    GpuTimedEvent& operator=(const GpuTimedEvent&) = delete;
+    void record(const Queue& queue) override {
+        COEUS_CHECK_CUDA(cudaEventRecord(event_, static_cast<cudaStream_t>(queue.native())));
+    }
+    double seconds_since(const TimedEvent& earlier) const override {
+        const cudaEvent_t first = static_cast<const GpuTimedEvent&>(earlier).event_;
+        for (const cudaEvent_t event : {first, event_}) COEUS_CHECK_CUDA(cudaEventSynchronize(event));
+        float milliseconds = 0;
+        COEUS_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, first, event_));
+        return 1e-3 * double(milliseconds);
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+};
+
 class Gpu : public Device {
 public:
     explicit Gpu(int number) : number_(number) {
@@ -188,6 +209,9 @@ public:
     const Memory& staging() const override { return pinned_; }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<GpuQueue>(number_); }
     std::unique_ptr<Event> make_event() const override { return std::make_unique<GpuEvent>(number_); }
+    std::unique_ptr<TimedEvent> make_timed_event() const override {
+        return std::make_unique<GpuTimedEvent>();
+    }
     void copy(void* to, const void* from, int64_t bytes) const override {
         COEUS_CHECK_CUDA(cudaDeviceSynchronize());
         COEUS_CHECK_CUDA(cudaMemcpy(to, from, size_t(bytes), cudaMemcpyDefault));

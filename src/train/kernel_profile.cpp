@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace coeus {
 
@@ -21,7 +22,7 @@ std::string rate(double amount, double seconds, double peak) {
 
 }  // namespace
 
-KernelProfile::KernelProfile(double (*now)()) : now_(now) {
+KernelProfile::KernelProfile(Stamps stamps) : stamps_(std::move(stamps)) {
     entries_.reserve(room_for_kernels);
 }
 
@@ -33,21 +34,24 @@ KernelProfile::Entry& KernelProfile::entry_of(const char* kernel) {
 }
 
 void KernelProfile::begin(const char* kernel, double flops, double bytes) {
-    running_ = &entry_of(kernel);
-    ++running_->calls;
-    running_->flops += flops;
-    running_->bytes += bytes;
-    start_ = now_();
+    Entry& entry = entry_of(kernel);
+    ++entry.calls;
+    entry.flops += flops;
+    entry.bytes += bytes;
+    calls_.push_back({entry, stamps_.take(stamps_.computation()), {}});
 }
 
 void KernelProfile::end() {
-    running_->seconds += now_() - start_;
+    calls_.back().end = stamps_.take(stamps_.computation());
 }
 
 void KernelProfile::end_step(double seconds, double data_seconds) {
     ++steps_;
     seconds_ += seconds;
     data_seconds_ += data_seconds;
+    for (const Call& call : calls_) call.entry.seconds += stamps_.between(call.begin, call.end);
+    calls_.clear();
+    stamps_.restart();
 }
 
 std::string KernelProfile::table(const MachineRates& machine) const {

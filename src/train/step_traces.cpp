@@ -14,14 +14,14 @@ StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path f
       folder_(std::move(folder)),
       mesh_(mesh),
       engine_(engine),
-      tracer_(mesh.world().rank()) {}
+      tracer_(mesh.world().rank(), Tracer::room, Stamps(engine.exec())) {}
 
 // A cycle is idle, then warms up, then is traced.
 void StepTraces::begin(int64_t step) {
     const int64_t traced_from = options_.profile_freq - options_.profiler_active;
     const int64_t place = place_in_cycle(step);
     if (options_.profiler_active == 0 || place < traced_from - options_.profiler_warmup) return;
-    if (place == traced_from) tracer_.clear();
+    if (place <= traced_from) tracer_.clear();
     before_ = engine_.exec().observer;
     tracer_.hand_on(before_);
     engine_.exec().observer = &tracer_;

@@ -23,41 +23,49 @@ std::string place_of(const std::source_location& where) {
 
 }  // namespace
 
-Tracer::Tracer(int rank, size_t capacity, double (*now)()) : rank_(rank), now_(now) {
+Tracer::Tracer(int rank, size_t capacity, Stamps stamps) : rank_(rank), stamps_(std::move(stamps)) {
     events_.reserve(capacity);
     tracks_.reserve(64);
-    tracks_ = {std::thread::id(), std::this_thread::get_id()};
+    tracks_ = {{}, {std::this_thread::get_id(), nullptr}};
 }
 
 void Tracer::clear() {
     const std::lock_guard lock(mutex_);
     events_.clear();
     lost_ = 0;
+    stamps_.restart();
 }
 
-int Tracer::track_of_thread() {
-    const auto at = std::find(tracks_.begin(), tracks_.end(), std::this_thread::get_id());
+int Tracer::track_of(const Queue* queue) {
+    if (queue && queue == stamps_.computation()) return compute_track;
+    const Track track = {queue ? std::thread::id() : std::this_thread::get_id(), queue};
+    const auto at = std::find(tracks_.begin(), tracks_.end(), track);
     if (at != tracks_.end()) return int(at - tracks_.begin());
-    tracks_.push_back(std::this_thread::get_id());
+    tracks_.push_back(track);
     return int(tracks_.size()) - 1;
 }
 
 int64_t Tracer::begin(Event event) {
-    event.begin = now_();
     const std::lock_guard lock(mutex_);
     if (events_.size() == events_.capacity()) return ++lost_, -1;
-    event.track = event.kind == Kind::action ? action_track : track_of_thread();
+    event.begin = stamps_.take(event.queue);
+    event.track = event.kind == Kind::action ? action_track : track_of(event.queue);
     events_.push_back(event);
     return int64_t(events_.size()) - 1;
 }
 
 void Tracer::begin(const char* kernel, double flops, double bytes) {
-    running_ = begin({.kind = Kind::kernel, .name = kernel, .bytes = int64_t(bytes), .flops = flops});
+    running_ = begin({.kind = Kind::kernel,
+                      .name = kernel,
+                      .bytes = int64_t(bytes),
+                      .flops = flops,
+                      .queue = stamps_.computation()});
     if (next_) next_->begin(kernel, flops, bytes);
 }
 
 void Tracer::begin_exchange(const char* name, double bytes) {
-    running_ = begin({.kind = Kind::wait, .name = name, .bytes = int64_t(bytes)});
+    running_ =
+        begin({.kind = Kind::wait, .name = name, .bytes = int64_t(bytes), .queue = stamps_.computation()});
     if (next_) next_->begin_exchange(name, bytes);
 }
 
@@ -71,16 +79,17 @@ void Tracer::end() {
 }
 
 int64_t Tracer::begin(const std::string& communicator, const char* operation, int64_t bytes,
-                      const std::source_location& where) {
+                      const std::source_location& where, const Queue* queue) {
     return begin({.kind = Kind::communication,
                   .name = operation,
                   .communicator = &communicator,
                   .bytes = bytes,
-                  .where = where});
+                  .where = where,
+                  .queue = queue});
 }
 
 void Tracer::begin_action(const Action& action) {
-    action_ = begin({.kind = Kind::action, .action = action});
+    action_ = begin({.kind = Kind::action, .action = action, .queue = stamps_.computation()});
 }
 
 void Tracer::end_action() {
@@ -88,9 +97,15 @@ void Tracer::end_action() {
 }
 
 void Tracer::end(int64_t event) {
-    const double now = now_();
     const std::lock_guard lock(mutex_);
-    if (event >= 0 && event < int64_t(events_.size())) events_[size_t(event)].end = now;
+    if (event < 0 || event >= int64_t(events_.size())) return;
+    Event& ended = events_[size_t(event)];
+    ended.end = stamps_.take(ended.queue);
+}
+
+Tracer::Span Tracer::span(const Event& event) const {
+    const double begin = stamps_.seconds(event.begin);
+    return {begin, begin + stamps_.between(event.begin, *event.end)};
 }
 
 std::string Tracer::name_of_track(int number) const {
@@ -112,7 +127,8 @@ void Tracer::write(const std::filesystem::path& file) const {
             R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})",
             rank_, track, Json(name_of_track(track)).text());
     for (const Event& event : events_) {
-        if (event.end < 0) continue;
+        if (!event.end) continue;
+        const auto [begin, end] = span(event);
         constexpr const char* kinds[] = {"kernel", "wait", "communication", "action"};
         const Action& action = event.action;
         const bool acts = event.kind == Kind::action;
@@ -130,7 +146,7 @@ void Tracer::write(const std::filesystem::path& file) const {
             acts ? fmt::format("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
                                action.microbatch)
                  : event.name,
-            kinds[size_t(event.kind)], rank_, event.track, event.begin * 1e6, (event.end - event.begin) * 1e6,
+            kinds[size_t(event.kind)], rank_, event.track, begin * 1e6, (end - begin) * 1e6,
             arguments.text());
     }
     out << fmt::format("\n],\"otherData\":{{\"events_without_room\":{}}}}}\n", lost_);
@@ -141,24 +157,24 @@ void Tracer::write(const std::filesystem::path& file) const {
 std::map<std::string, Tracer::Communication> Tracer::communication() const {
     const std::lock_guard lock(mutex_);
     std::map<std::string, Communication> sums;
-    std::vector<std::pair<double, double>> waits;  // of the computing thread, in order
+    std::vector<Span> waits;  // of the computation, in order
     for (const Event& event : events_)
-        if (event.kind == Kind::wait && event.end >= 0) waits.emplace_back(event.begin, event.end);
+        if (event.kind == Kind::wait && event.end) waits.push_back(span(event));
     for (const Event& event : events_) {
-        if (!event.communicator || event.end < 0) continue;
+        if (!event.communicator || !event.end) continue;
+        const auto [begin, end] = span(event);
         Communication& sum = sums[*event.communicator];
         ++sum.calls;
         sum.bytes += event.bytes;
-        sum.seconds += event.end - event.begin;
+        sum.seconds += end - begin;
         if (event.track == compute_track) {
-            sum.exposed += event.end - event.begin;
+            sum.exposed += end - begin;
             continue;
         }
-        auto wait = std::lower_bound(waits.begin(), waits.end(), event.begin,
-                                     [](const auto& w, double begin) { return w.second < begin; });
-        for (; wait != waits.end() && wait->first < event.end; ++wait)
-            sum.exposed +=
-                std::max(0.0, std::min(event.end, wait->second) - std::max(event.begin, wait->first));
+        auto wait = std::lower_bound(waits.begin(), waits.end(), begin,
+                                     [](const Span& w, double at) { return w.end < at; });
+        for (; wait != waits.end() && wait->begin < end; ++wait)
+            sum.exposed += std::max(0.0, std::min(end, wait->end) - std::max(begin, wait->begin));
     }
     return sums;
 }

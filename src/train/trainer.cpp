@@ -301,7 +301,7 @@ void Trainer::run() {
                                           .ranks = mesh_.size(dp),
                                           .first_sample = sample_});
     if (first_rank()) log::info("Training starts at step {} of {}", step_ + 1, steps);
-    if (config_.profiling.kernels) profile_.emplace();
+    if (config_.profiling.kernels) profile_.emplace(Stamps(engine_.exec()));
     if (config_.profiling.enable_profiling)
         traces_.emplace(config_.profiling, folder_.root() / config_.profiling.save_traces_folder, mesh_,
                         engine_);

@@ -30,4 +30,8 @@ size_t gpu_allocations() {
     return emulation::allocations();
 }
 
+size_t gpu_waits() {
+    return emulation::waits();
+}
+
 }  // namespace coeus::test

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulation/runtime.hpp"
 
+#include "emulation/block.hpp"
+
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <deque>
@@ -20,6 +23,8 @@
 struct coeus_emulated_event {
     size_t recorded = 0, done = 0;   // how often
     size_t recording = 0, node = 0;  // the last time, where that was in a recording: its number and place
+    bool timed = false;
+    size_t microseconds = 0;  // by the clock, when it was done
 };
 
 struct coeus_emulated_stream {
@@ -28,6 +33,7 @@ struct coeus_emulated_stream {
         coeus_emulated_event* awaited = nullptr;  // it must have been done so often
         size_t times = 0;
         std::function<bool()> ready = nullptr;  // none: always
+        size_t microseconds = 0;                // that it takes
     };
     std::deque<Item> items;
     coeus_emulated_graph* recording = nullptr;  // what it is given goes there, as this lane's
@@ -79,10 +85,12 @@ namespace {
 int gpus = std::getenv("COEUS_EMULATED_GPUS") ? std::atoi(std::getenv("COEUS_EMULATED_GPUS")) : 1;
 bool kernels_for_gpu = true, some_starve = false;
 size_t taken = 0;
+std::atomic<size_t> waited = 0;
 std::mutex mutex;  // of all that follows; whoever waits for work does it
 std::set<coeus_emulated_stream*> streams;
 std::vector<coeus_emulated_graph*> recordings;  // under way
 size_t recorded = 0, launched = 0;              // graphs until now
+size_t clock_microseconds = 0;
 std::map<void*, size_t> device_memory;
 std::function<void(bool again)> told_of_waiting = [](bool) {};
 
@@ -117,6 +125,7 @@ void run_one(coeus_emulated_stream& stream) {
     const auto item = std::move(stream.items.front());
     stream.items.pop_front();
     item.work();
+    clock_microseconds += item.microseconds;
 }
 
 // What a recording forbids its thread, or on its streams, or with its events, makes it void.
@@ -136,6 +145,7 @@ cudaError_t refused_to_thread() {
 
 template <class Done>
 void run_until(const Done& done) {
+    ++waited;
     std::unique_lock lock(mutex);
     while (!done()) {
         if (coeus_emulated_stream* stream = next_stream()) {
@@ -158,7 +168,7 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
     if (stream && stream->recording) {
         stream->recording->nodes.push_back({.lane = stream->lane, .work = std::move(work)});
     } else if (stream) {
-        stream->items.push_back({std::move(work)});
+        stream->items.push_back({.work = std::move(work), .microseconds = 1});
     } else {
         const Access access;
         work();
@@ -167,7 +177,7 @@ void give(coeus_emulated_stream* stream, std::function<void()> work) {
 
 void give_when(coeus_emulated_stream* stream, std::function<bool()> ready, std::function<void()> work) {
     const std::lock_guard lock(mutex);
-    stream->items.push_back({.work = std::move(work), .ready = std::move(ready)});
+    stream->items.push_back({.work = std::move(work), .ready = std::move(ready), .microseconds = 1});
 }
 
 void on_waiting(std::function<void(bool again)> told) {
@@ -183,6 +193,10 @@ void give_anew(coeus_emulated_stream* stream, std::function<void(coeus_emulated_
         }
     }
     begin(stream);
+}
+
+size_t waits() {
+    return waited;
 }
 
 size_t graph_launches() {
@@ -217,6 +231,7 @@ const char* cudaGetErrorString(cudaError_t status) {
         case cudaErrorNoKernelImageForDevice:
             return "no kernel image is available for execution on the device";
         case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
         case cudaErrorNotReady: return "device not ready";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorStreamCaptureInvalidated:
@@ -355,8 +370,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-    *event = new coeus_emulated_event;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+    *event = new coeus_emulated_event{.timed = (flags & cudaEventDisableTiming) == 0};
     return cudaSuccess;
 }
 
@@ -375,7 +390,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     }
     const size_t times = ++event->recorded;
     event->recording = 0;
-    stream->items.push_back({[event, times] { event->done = times; }});
+    stream->items.push_back({[event, times] {
+        event->done = times;
+        event->microseconds = clock_microseconds;
+    }});
     return cudaSuccess;
 }
 
@@ -463,7 +481,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     for (size_t n = 0; n < nodes; ++n) {
         const coeus_emulated_graph::Node& node = graph->nodes[n];
         coeus_emulated_stream& lane = *launch->lanes[node.lane];
-        if (node.work) lane.items.push_back({node.work});
+        if (node.work) lane.items.push_back({.work = node.work, .microseconds = 1});
         if (node.begin) node.begin(&lane);
         if (node.awaited) lane.items.push_back(is_awaited(launch->done[*node.awaited]));
         lane.items.push_back(is_done(launch->done[n]));
@@ -504,4 +522,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
     return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
+    const std::lock_guard lock(mutex);
+    for (const cudaEvent_t event : {first, last}) {
+        if (!event->timed || event->recorded == 0) return cudaErrorInvalidResourceHandle;
+        if (event->done < event->recorded) return cudaErrorNotReady;
+    }
+    *milliseconds = float(1e-3 * (double(last->microseconds) - double(first->microseconds)));
+    return cudaSuccess;
 }

@@ -4,7 +4,7 @@
 // of block.hpp, as late and as shuffled as the streams' order and the events allow, so that a missing event
 // shows. Graphs are recorded with the rules of CUDA's stream capture; what breaks them makes a recording
 // void. Device memory cannot be read or written but by such work: the host that follows its address ends
-// there.
+// there. Events tell time by a clock of which each kernel, copy or other work takes a microsecond.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,10 @@ void on_waiting(std::function<void(bool again)> told);
 
 /// Whether the program was built for the GPU; it was at first.
 void set_kernels_for_gpu(bool are_there);
+
+/// Times that the host asked for a stream, an event or the device to be finished.
+size_t waits();
+
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
 /// Allocations of device or pinned memory until now.

@@ -19,5 +19,7 @@ void choose_cudnn();
 void let_streams_starve(bool some);
 /// Allocations of the GPU's memory and of pinned memory until now.
 size_t gpu_allocations();
+/// Times that the host asked for a queue or a point of it to be finished, until now.
+size_t gpu_waits();
 
 }  // namespace coeus::test

@@ -26,13 +26,14 @@ namespace coeus {
 
 enum class Reduce : uint8_t { sum, max };
 
-/// Sees every collective and message, on the thread that makes it.
+/// Sees every collective and message, on the thread that makes it, on a GPU where it is given to a queue.
 class CommunicationObserver {
 public:
     virtual ~CommunicationObserver() = default;
-    /// `bytes`: of this rank's largest operand. Returns what end() gets.
+    /// `bytes`: of this rank's largest operand; `queue`: that it is work of, null where it is the host's.
+    /// Returns what end() gets.
     virtual int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                          const std::source_location& where) = 0;
+                          const std::source_location& where, const Queue* queue) = 0;
     virtual void end(int64_t event) = 0;
 };
 

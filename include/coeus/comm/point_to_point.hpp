@@ -56,6 +56,7 @@ private:
     };
     void note(int number, const char* operation, Tensor tensor, const Where& where);
     const Communicator& ranks_;
+    const Queue* computation_ = nullptr;  ///< of a GPU
     std::vector<Message> under_way_;
     std::unique_ptr<MessageCarrier> messages_;  ///< null: planned
 };

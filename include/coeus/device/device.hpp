@@ -58,6 +58,16 @@ public:
     virtual bool passed() const = 0;
 };
 
+/// A place in a queue's work that tells when the device came there.
+class TimedEvent {
+public:
+    virtual ~TimedEvent() = default;
+    /// Behind all that was given to a queue of its device.
+    virtual void record(const Queue& queue) = 0;
+    /// From another one of the device to this; returns when both have passed. Both were recorded.
+    virtual double seconds_since(const TimedEvent& earlier) const = 0;
+};
+
 class Device {
 public:
     virtual ~Device() = default;
@@ -71,6 +81,7 @@ public:
     virtual std::unique_ptr<Queue> make_queue() const = 0;
     /// Null where there are no queues.
     virtual std::unique_ptr<Event> make_event() const { return nullptr; }
+    virtual std::unique_ptr<TimedEvent> make_timed_event() const { return nullptr; }
     /// Between the device and the host, or within one; all work given before it is done first. Returns when
     /// it is done: not for the training loop.
     virtual void copy(void* to, const void* from, int64_t bytes) const = 0;

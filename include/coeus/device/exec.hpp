@@ -10,7 +10,8 @@
 
 namespace coeus {
 
-/// Sees every kernel start and end; counting, profiling and tracing are observers, not other tables.
+/// Sees every kernel start and end, on a GPU where it is given to the queue; counting, profiling and tracing
+/// are observers, not other tables.
 class KernelObserver {
 public:
     virtual ~KernelObserver() = default;

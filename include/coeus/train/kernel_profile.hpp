@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a step's time goes: wall time, calls, arithmetic and bytes of each kind of kernel, as Exec's observer
-// sees them from the thread that launches.
+// Where a step's time goes: time, calls, arithmetic and bytes of each kind of kernel, as Exec's observer sees
+// them: on the host from the thread that runs them, on a GPU from its queue.
 #pragma once
 
-#include "coeus/base/clock.hpp"
-#include "coeus/device/exec.hpp"
+#include "coeus/device/stamps.hpp"
 
 #include <string>
 #include <vector>
@@ -19,12 +18,13 @@ struct MachineRates {
 
 class KernelProfile final : public KernelObserver {
 public:
-    /// `now`: seconds of a clock that does not go back; tests bring their own.
-    explicit KernelProfile(double (*now)() = steady_seconds);
+    /// `stamps`: of the computation that is observed.
+    explicit KernelProfile(Stamps stamps = {});
 
     void begin(const char* kernel, double flops, double bytes) override;
     void end() override;
-    /// Counts a step of so many seconds, `data_seconds` of it waiting for its data.
+    /// Counts a step of so many seconds, `data_seconds` of it waiting for its data, and the time of the
+    /// kernels until now.
     void end_step(double seconds, double data_seconds);
     /// One line a kernel, the largest share first, then what was outside of kernels. "" before the first
     /// step.
@@ -36,12 +36,15 @@ private:
         int64_t calls;
         double seconds, flops, bytes;
     };
+    struct Call {
+        Entry& entry;
+        Stamp begin, end;
+    };
     Entry& entry_of(const char* kernel);
 
+    Stamps stamps_;
     std::vector<Entry> entries_;
-    Entry* running_ = nullptr;
-    double (*now_)();
-    double start_ = 0;
+    std::vector<Call> calls_;  // of the step
     int64_t steps_ = 0;
     double seconds_ = 0, data_seconds_ = 0;
 };

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tracer: when each action, kernel, collective and wait of a rank began and ended, on which thread. Written
-// in the trace event format that Perfetto and chrome://tracing read, and summed up as a page on how much of
-// the communication the computation hid.
+// Tracer: when each action, kernel, collective and wait of a rank began and ended, on which thread, or on
+// which queue of a GPU. Written in the trace event format that Perfetto and chrome://tracing read, and summed
+// up as a page on how much of the communication the computation hid.
 #pragma once
 
-#include "coeus/base/clock.hpp"
 #include "coeus/comm/communicator.hpp"
+#include "coeus/device/stamps.hpp"
 #include "coeus/pipeline/executor.hpp"
 
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace coeus {
 
-/// Actions, kernels and waits are seen from the thread that constructs the tracer, collectives from any.
+/// Actions, kernels and waits are seen from the thread that constructs the tracer, collectives from any. What
+/// is a GPU's has the times at which its queue came there; a wait there is one of the queue, not of the host.
 class Tracer final : public KernelObserver, public CommunicationObserver, public ActionObserver {
 public:
-    /// Room for so many events; what comes later is counted, not kept.
-    explicit Tracer(int rank, size_t capacity = 1 << 18, double (*now)() = steady_seconds);
+    static constexpr size_t room = 1 << 18;
+    /// Room for so many events; what comes later is counted, not kept. `stamps`: of the computation.
+    explicit Tracer(int rank, size_t capacity = room, Stamps stamps = {});
 
-    /// Forgets all events.
+    /// Forgets all events. Not while a step is under way.
     void clear();
     /// Hands kernels on to another observer; null: to nobody.
     void hand_on(KernelObserver* next) { next_ = next; }
@@ -33,7 +37,7 @@ public:
     void operands(std::span<const Tensor> tensors) override;
     void end() override;
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                  const std::source_location& where) override;
+                  const std::source_location& where, const Queue* queue) override;
     void end(int64_t event) override;
     void begin_action(const Action& action) override;
     void end_action() override;
@@ -61,18 +65,27 @@ private:
         double flops = 0;
         std::source_location where = {};
         Action action = {};
+        const Queue* queue = nullptr;  // null: the host's
         int track = 0;
-        double begin = 0, end = -1;
+        Stamp begin = {};
+        std::optional<Stamp> end = {};
     };
+    // Of an event that has ended; seconds.
+    struct Span {
+        double begin, end;
+    };
+    Span span(const Event& event) const;
     int64_t begin(Event event);
-    int track_of_thread();
+    int track_of(const Queue* queue);
     std::string name_of_track(int number) const;
 
     int rank_;
-    double (*now_)();
     mutable std::mutex mutex_;
+    Stamps stamps_;
     std::vector<Event> events_;
-    std::vector<std::thread::id> tracks_;  // of actions, which is no thread's; of kernels; of other threads
+    // threads, or queues: of actions, which is neither's; of the computation; of others
+    using Track = std::pair<std::thread::id, const Queue*>;
+    std::vector<Track> tracks_;
     int64_t action_ = -1, running_ = -1, lost_ = 0;
     KernelObserver* next_ = nullptr;
 };

@@ -37,9 +37,12 @@ TEST_CASE("GPU: a run trains, validates and reports as on the CPU") {
                             "--training.global_batch_size=8",
                             "--validation.dataset_path=" + data.string()};
     train_tiny(folder / "cpu", data, more + on_cpu);
-    const Outcome run = train_tiny(folder / "gpu", data, more + on_gpu + Arguments{"--profile"});
+    const Outcome run = train_tiny(
+        folder / "gpu", data,
+        more + on_gpu + Arguments{"--profile", "--profiling.enable_profiling", "--profiling.profile_freq=6"});
     CHECK_THAT(run.output, Contains("Computing on ") && Contains("(GPU 0 of "));
     CHECK_THAT(run.output, Contains("Profile of rank 0") && Contains("attention_backward"));
+    CHECK_THAT(run.output, Contains("Trace of step 6 in "));
     CHECK_THAT(run.output, Contains("on the host"));
     const MetricLines cpu = read_metrics(folder / "cpu"), gpu = read_metrics(folder / "gpu");
     check_close(gpu.losses(), cpu.losses(), 1e-4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real GPU. Allocations are counted where the program calls CUDA's library for them.
+// A real GPU. Allocations and waits are counted where the program calls CUDA's library for them.
 #include "gpu/gpu.hpp"
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace {
 
-size_t allocations = 0;
+size_t allocations = 0, waits = 0;
 
 // The library's own function of this name.
 template <class Function>
@@ -29,6 +29,18 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
     return call(memory, bytes);
 }
 
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    static const auto call = library_function<cudaError_t(cudaStream_t)>("cudaStreamSynchronize");
+    ++waits;
+    return call(stream);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    static const auto call = library_function<cudaError_t(cudaEvent_t)>("cudaEventSynchronize");
+    ++waits;
+    return call(event);
+}
+
 namespace coeus::test {
 
 const Device& the_gpu() {
@@ -43,6 +55,10 @@ void let_streams_starve(bool /*some*/) {}
 
 size_t gpu_allocations() {
     return allocations;
+}
+
+size_t gpu_waits() {
+    return waits;
 }
 
 }  // namespace coeus::test

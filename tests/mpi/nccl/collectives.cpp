@@ -2,6 +2,8 @@
 // Collectives by NCCL, of which the tests have a stand-in, give what those of the host give.
 #include "coeus/base/error.hpp"
 #include "coeus/comm/nccl_world.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/train/tracer.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
 #include "support/model.hpp"
@@ -159,7 +161,7 @@ TEST_CASE("NCCL: the observer sees each call once") {
         std::string text;
         int ended = 0;
         int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                      const std::source_location&) override {
+                      const std::source_location&, const Queue*) override {
             text += fmt::format("{}: {} {}; ", communicator, operation, bytes);
             return 0;
         }
@@ -173,6 +175,47 @@ TEST_CASE("NCCL: the observer sees each call once") {
     f.exec.queue->finish();
     CHECK(seen.text == fmt::format("world: all_gather {0}; world: all_reduce {0}; ", 16 * f.size));
     CHECK(seen.ended == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a group's is its first call's") {
+    Exec beside(the_gpu());
+    Twin a(Dtype::f32, 5, rank), b(Dtype::f32, 9, rank), all(Dtype::f32, 4 * size, rank);
+    Tracer tracer(rank, 16, Stamps(exec));
+    world.observe(&tracer);
+    world.all_reduce(beside, a.gpu);
+    const auto communication = [&] { return tracer.communication().at("world"); };
+    CHECK(communication().seconds > 0);
+    CHECK(communication().exposed == 0);  // nothing waits for it
+    {
+        tracer.begin_exchange("wait", 0);
+        exec.queue->wait_for(*beside.queue, beside.queue->mark());
+        tracer.end();
+    }
+    world.all_gather(exec, all.gpu, own(all.gpu));
+    const Tracer::Communication two = communication();
+    CHECK(two.calls == 2);
+    CHECK(two.exposed > 0);
+    tracer.clear();
+    world.grouped(beside, [&] {
+        world.all_reduce(beside, a.gpu);
+        world.all_reduce(beside, b.gpu);
+    });
+    CHECK(communication().calls == 2);
+    CHECK(communication().seconds > 0);
+    world.observe(nullptr);
+    beside.queue->finish();
+    const TemporaryFolder folder;
+    tracer.write(folder / "trace.json");
+    const JsonDocument trace = JsonDocument::read(folder / "trace.json");
+    std::vector<double> times;
+    for (const JsonView& event : trace.root()["traceEvents"].elements())
+        if (event.string("ph") == "X") {
+            CHECK(event.integer("tid") == 2);  // neither actions nor the computation
+            times.push_back(event.number("dur"));
+        }
+    REQUIRE(times.size() == 2);
+    CHECK(times[0] > 0);
+    CHECK(times[1] == 0);
 }
 
 TEST_CASE_METHOD(Fixture, "NCCL: errors name communicator, operation and what NCCL says") {

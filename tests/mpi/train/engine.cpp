@@ -91,7 +91,7 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
     struct Sums : CommunicationObserver, KernelObserver {
         int gradients = 0, numbers = 0, behind = 0;  // behind all kernels
         int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
-                      const std::source_location&) override {
+                      const std::source_location&, const Queue*) override {
             if (communicator == "dp_replicate" && std::string(operation) == "all_reduce")
                 ++(bytes == sizeof(double) ? numbers : gradients), behind += bytes != sizeof(double);
             return 0;
@@ -173,8 +173,8 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         }
         void begin_exchange(const char*, double) override { noted_ = true; }
         void end() override { noted_ = false; }
-        int64_t begin(const std::string& communicator, const char*, int64_t,
-                      const std::source_location&) override {
+        int64_t begin(const std::string& communicator, const char*, int64_t, const std::source_location&,
+                      const Queue*) override {
             collectives += communicator == "tp";
             unnoted += communicator == "tp" && !noted_;
             return 0;

@@ -29,8 +29,8 @@ public:
     }
     void begin_exchange(const char*, double) override { waiting_ = true; }
     void end() override { waiting_ = false; }
-    int64_t begin(const std::string&, const char* operation, int64_t bytes,
-                  const std::source_location&) override {
+    int64_t begin(const std::string&, const char* operation, int64_t bytes, const std::source_location&,
+                  const Queue*) override {
         if (std::strcmp(operation, "all_gather") == 0 && note(gathers, bytes, "TB") && waiting_)
             gathers += '!';
         if (std::strcmp(operation, "reduce_scatter") == 0) note(sums, bytes, "tb");

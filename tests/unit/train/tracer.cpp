@@ -29,7 +29,7 @@ void trace_a_step(Tracer& tracer) {
     int64_t gather = 0;
     std::thread([&] {
         now_seconds = 1;
-        gather = tracer.begin(fsdp, "all_gather", 5000, where);
+        gather = tracer.begin(fsdp, "all_gather", 5000, where, nullptr);
     }).join();
     now_seconds = 4;
     tracer.end();
@@ -38,7 +38,7 @@ void trace_a_step(Tracer& tracer) {
     std::thread([&] { tracer.end(gather); }).join();
     tracer.end();
     tracer.end_action();
-    const int64_t sum = tracer.begin(tp, "all_reduce", 100, where);
+    const int64_t sum = tracer.begin(tp, "all_reduce", 100, where, nullptr);
     now_seconds = 7;
     tracer.end(sum);
 }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of a GPU's work as observers get them: by stamps in its queues, without waiting for it.
+#include "coeus/device/stamps.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/kernels/kernels.hpp"
+#include "coeus/train/engine.hpp"
+#include "coeus/train/kernel_profile.hpp"
+#include "coeus/train/tracer.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/numbers.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+struct Step {
+    size_t waits = 0;  // for the GPU
+    int kernels = 0, without_time = 0;
+    double first = 0, last = 0;  // of the trace, by the host's clock
+    double began = 0, ended = 0;
+    std::vector<std::string> profile;
+};
+
+// The second step of two, observed or not.
+Step second_step(const Device& device, bool observed) {
+    Engine engine(tiny_config(), {.training = {.sequences = 2, .seq_len = 7},
+                                  .accumulation = 2,
+                                  .streams = Stream::Mode::threaded,
+                                  .backend = device.backend()});
+    engine.allocate(mesh_of_one(), device);
+    engine.decoder().parameters().initialise(5, 1);
+    engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+    TestBatch batch(4, 7, tiny_config().vocab);
+    const auto take_step = [&](int64_t number) {
+        engine.compute_gradients(number, 1e-2, batch.valid_labels(),
+                                 [&](int64_t i) { return batch.local_batch(2 * i, 2); });
+        CHECK(engine.update());
+    };
+    take_step(1);
+    Step step;
+    step.began = steady_seconds();  // before the clocks are compared
+    KernelProfile profile{Stamps(engine.exec())};
+    Tracer tracer(0, Tracer::room, Stamps(engine.exec()));
+    tracer.hand_on(&profile);
+    if (observed) {
+        engine.exec().observer = &tracer;
+        engine.observe_pipeline(&tracer, &tracer);
+    }
+    const size_t before = gpu_waits();
+    take_step(2);
+    step.ended = steady_seconds();
+    step.waits = gpu_waits() - before;
+    profile.end_step(1e-6, 1e-6);
+    step.profile = lines_of(profile.table({}));
+    const TemporaryFolder folder;
+    tracer.write(folder / "trace.json");
+    const JsonDocument trace = JsonDocument::read(folder / "trace.json");
+    for (const JsonView& event : trace.root()["traceEvents"].elements()) {
+        if (event.string("ph") != "X") continue;
+        const double from = event.number("ts") * 1e-6, seconds = event.number("dur") * 1e-6;
+        if (step.first == 0) step.first = from;
+        step.last = std::max(step.last, from + seconds);
+        if (event.string("cat") != "kernel") continue;
+        ++step.kernels;
+        step.without_time += !(seconds > 0);
+    }
+    return step;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU: stamps are in the order of the work of their queues, by the host's clock") {
+    const Device& gpu = the_gpu();
+    const Kernels& k = cuda_kernels();
+    const double before = steady_seconds();
+    Exec first(gpu), second(gpu);
+    Numbers a(gpu, 1), b(gpu, 0);
+    Stamps stamps(first);
+    CHECK(stamps.computation() == first.queue.get());
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+        set_order(seed);
+        const Stamp host = stamps.take(nullptr);
+        std::vector<Stamp> taken = {stamps.take(first.queue.get())};
+        for (int i = 0; i < 50; ++i) {
+            k.add(first, b.memory, a.memory);
+            k.add(second, a.memory, a.memory);  // of a queue that waits for nobody
+            taken.push_back(stamps.take(first.queue.get()));
+        }
+        second.queue->wait_for(*first.queue, first.queue->mark());
+        taken.push_back(stamps.take(second.queue.get()));
+        for (size_t i = 1; i < taken.size(); ++i) {
+            const double apart = stamps.between(taken[i - 1], taken[i]);
+            CHECK((i + 1 == taken.size() ? apart >= 0 : apart > 0));
+            CHECK(relatively_close(stamps.seconds(taken[i]) - stamps.seconds(taken[0]),
+                                   stamps.between(taken[0], taken[i]), 1e-2));
+        }
+        CHECK(stamps.seconds(taken[0]) > before);
+        CHECK(stamps.seconds(taken[0]) < steady_seconds());
+        CHECK(stamps.seconds(host) > before);
+        CHECK(stamps.seconds(host) < steady_seconds());
+        CHECK(stamps.between(host, stamps.take(nullptr)) > 0);
+        stamps.restart();
+    }
+}
+
+TEST_CASE("a GPU: an observed step has the time of each kernel, and waits no more than another one") {
+    set_order(3);
+    const Step cpu = second_step(host_device(), true), gpu = second_step(the_gpu(), true),
+               unobserved = second_step(the_gpu(), false);
+    CHECK(gpu.waits == unobserved.waits);
+    CHECK(unobserved.kernels == 0);
+    CHECK(cpu.kernels > 50);
+    CHECK(gpu.kernels == cpu.kernels);
+    CHECK(gpu.without_time == 0);
+    CHECK(gpu.first > gpu.began);
+    CHECK(gpu.last < gpu.ended);
+    // a step of a microsecond, so that any time is a share
+    CHECK(gpu.profile.size() == cpu.profile.size());
+    for (const std::string& line : gpu.profile) CHECK_THAT(line, !Catch::Contains(" 0.0%"));
+}
