@@ -55,8 +55,7 @@ bool attention_cudnn(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
     if (!state.cudnn || !cudnn_fits(out, q, document_start, s) || !in_pieces({out, q, k, v})) return false;
     const CudnnAttentionShape shape = {s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim,
                                        out.ld,  q.ld,       k.ld,    v.ld};
-    const CudnnAttention* const plan =
-        static_cast<Cudnn&>(*state.cudnn).plan(exec, shape, workspace.bytes());
+    const CudnnAttention* const plan = static_cast<Cudnn&>(*state.cudnn).plan(exec, shape, workspace.bytes());
     if (!plan) return false;
     plan->run(out, lse, q, k, v, s.scale, workspace);
     return true;

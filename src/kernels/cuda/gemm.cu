@@ -140,8 +140,7 @@ void Cuda::gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor c) {
     const Scope scope(exec.workspace);
     const Tensor workspace = exec.workspace.alloc(Dtype::u8, {workspace::gemm(d, a.tensor)});
     const ProductOperands operands = {d, a.tensor, b.tensor, c ? c : d, workspace, bool(c)};
-    products_of(state_of(exec))
-        .run(exec, shape_of(operands, a.is_transposed, b.is_transposed), operands);
+    products_of(state_of(exec)).run(exec, shape_of(operands, a.is_transposed, b.is_transposed), operands);
 }
 
 }  // namespace coeus::cuda
