@@ -21,16 +21,21 @@
 #include <vector>
 
 struct coeus_emulated_event {
-    size_t recorded = 0, done = 0;   // how often
+    // Outlives the event where streams still wait for it.
+    struct Mark {
+        size_t done = 0;          // how often
+        size_t microseconds = 0;  // by the clock, when it was done
+    };
+    std::shared_ptr<Mark> mark = std::make_shared<Mark>();
+    size_t recorded = 0;             // how often
     size_t recording = 0, node = 0;  // the last time, where that was in a recording: its number and place
     bool timed = false;
-    size_t microseconds = 0;  // by the clock, when it was done
 };
 
 struct coeus_emulated_stream {
     struct Item {
         std::function<void()> work;
-        coeus_emulated_event* awaited = nullptr;  // it must have been done so often
+        std::shared_ptr<coeus_emulated_event::Mark> awaited = nullptr;  // it must have been done so often
         size_t times = 0;
         std::function<bool()> ready = nullptr;  // none: always
         size_t microseconds = 0;                // that it takes
@@ -390,9 +395,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     }
     const size_t times = ++event->recorded;
     event->recording = 0;
-    stream->items.push_back({[event, times] {
-        event->done = times;
-        event->microseconds = clock_microseconds;
+    stream->items.push_back({[mark = event->mark, times] {
+        mark->done = times;
+        mark->microseconds = clock_microseconds;
     }});
     return cudaSuccess;
 }
@@ -416,7 +421,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (recording)
         recording->nodes.push_back({.lane = stream->lane, .awaited = event->node});
     else
-        stream->items.push_back({[] {}, event, event->recorded});
+        stream->items.push_back({[] {}, event->mark, event->recorded});
     return cudaSuccess;
 }
 
@@ -469,10 +474,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     const size_t nodes = graph->nodes.size(), lanes = graph->lanes.size();
     launch->done.resize(nodes + lanes);
     const auto is_done = [](coeus_emulated_event& event) {
-        return coeus_emulated_stream::Item{[&event] { event.done = 1; }};
+        return coeus_emulated_stream::Item{[mark = event.mark] { mark->done = 1; }};
     };
     const auto is_awaited = [](coeus_emulated_event& event) {
-        return coeus_emulated_stream::Item{[] {}, &event, 1};
+        return coeus_emulated_stream::Item{[] {}, event.mark, 1};
     };
     for (size_t lane = 0; lane < lanes; ++lane) {
         launch->lanes.push_back(std::make_unique<coeus_emulated_stream>());
@@ -510,7 +515,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
         const std::lock_guard lock(mutex);
         times = event->recorded;
     }
-    run_until([event, times] { return event->done >= times; });
+    run_until([event, times] { return event->mark->done >= times; });
     return cudaSuccess;
 }
 
@@ -521,15 +526,15 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     }
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
-    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+    return event->mark->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
     const std::lock_guard lock(mutex);
     for (const cudaEvent_t event : {first, last}) {
         if (!event->timed || event->recorded == 0) return cudaErrorInvalidResourceHandle;
-        if (event->done < event->recorded) return cudaErrorNotReady;
+        if (event->mark->done < event->recorded) return cudaErrorNotReady;
     }
-    *milliseconds = float(1e-3 * (double(last->microseconds) - double(first->microseconds)));
+    *milliseconds = float(1e-3 * (double(last->mark->microseconds) - double(first->mark->microseconds)));
     return cudaSuccess;
 }
