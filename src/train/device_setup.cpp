@@ -118,7 +118,7 @@ std::string attention_from_deck(const Config& config, const Communicator& world,
                 "give device = \"cuda\"");
         return "";
     }
-    const std::string own = "our own kernels";
+    std::string own = "our own kernels";
     if (config.kernels.attention == "own") return own;
     try {
         std::string text;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of the kernel cases, and what runs them.
-#include "support/cases.hpp"
-
 #include "coeus/base/random.hpp"
 #include "coeus/kernels/workspace.hpp"
+#include "support/cases.hpp"
 
 #include <cmath>
 #include <cstring>

@@ -71,7 +71,7 @@ std::string use_cudnn(Exec& exec) {
     std::string why;
     for (const std::string& path : cuda::cudnn_paths()) try {
             auto cudnn = std::make_unique<cuda::Cudnn>(path, state.stream);
-            const std::string text = cudnn->text();
+            std::string text = cudnn->text();
             state.cudnn = std::move(cudnn);
             return text;
         } catch (const std::runtime_error& error) {  // absent, or not for this GPU
