@@ -13,7 +13,7 @@ help:
 	@echo 'make             build the program, build/coeus (release)'
 	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
 	@echo 'make test        build and run every test'
-	@echo 'make soak        every mesh with all that can be combined, restarts from each to each, runs killed at 200 moments (hours)'
+	@echo 'make soak        every mesh with all that can be combined, restarts from each to each, runs killed at 200 moments, jobs of Slurm disturbed (hours)'
 	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
@@ -69,7 +69,7 @@ test:
 soak:
 	@tools/deps.sh build test
 	@$(call configure,build,release)
-	@cmake --build --preset release --target mpi_train mpi_restart test_io test_program
+	@cmake --build --preset release --target mpi_train mpi_restart test_io test_program test_slurm
 	@tools/test.sh build --build-config Soak --label-regex soak --tests-regex '$(SOAK_RANKS) ranks'
 
 FUZZ_SECONDS ?= 600

@@ -29,6 +29,7 @@ set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
 coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
+coeus_library(job USES comm device base LIBRARIES Threads::Threads)
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
@@ -46,7 +47,7 @@ coeus_library(optim USES state comm kernels device base)
 coeus_library(io USES state comm device file base)
 coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
 coeus_library(plan USES pipeline models layers state comm kernels device base)
-coeus_library(train USES plan pipeline optim data io models layers state comm kernels device file base
+coeus_library(train USES job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES Boost::program_options Threads::Threads)
 
 add_library(coeus INTERFACE)
@@ -56,10 +57,13 @@ target_link_libraries(coeus INTERFACE ${libraries})
 file(GLOB_RECURSE app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/apps/*.cpp)
 if(app_sources)
     add_executable(coeus_program ${app_sources})
-    set_target_properties(coeus_program PROPERTIES OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-    target_link_libraries(coeus_program PRIVATE coeus)
+    # exported, so that the stack of a rank that hangs has names
+    set_target_properties(coeus_program PROPERTIES ENABLE_EXPORTS ON OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+    include(cmake/jobscripts.cmake)
+    include(cmake/built_with.cmake)
+    target_link_libraries(coeus_program PRIVATE coeus coeus_jobscripts coeus_built_with)
     install(TARGETS coeus_program RUNTIME DESTINATION bin)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs DESTINATION share/coeus)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs ${PROJECT_SOURCE_DIR}/jobscripts DESTINATION share/coeus)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/ DESTINATION share/doc/coeus)
     install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE
         DESTINATION share/doc/coeus OPTIONAL)

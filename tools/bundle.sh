@@ -40,7 +40,7 @@ for file in "$bundle"/bin/* "$bundle"/lib/openmpi/*.so; do ldd "$file"; done |
     done
 strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so* "$bundle"/lib/openmpi/*.so
 
-cp -r inputs "$bundle/inputs"
+cp -r inputs jobscripts "$bundle/"
 cp tests/gpu/run.sh "$bundle/gpu-tests.sh"
 mkdir "$bundle/bench"
 cp bench/gpu.sh bench/gpu.py bench/torch_llama_cuda.py "$bundle/bench/"
@@ -75,6 +75,8 @@ export OPAL_PREFIX="$here" OPAL_BINDIR="$here/bin" OPAL_LIBDIR="$here/lib" OPAL_
 export OPAL_PKGDATADIR="$here/share/openmpi" OPAL_SYSCONFDIR="$here/etc"
 # PMIx would miss its plugins for compressed messages, which are for many hosts
 export PMIX_MCA_pcompress_base_silence_warning=1
+# what the scripts of `coeus sbatch` start
+[ "$program" != coeus ] || export COEUS="${COEUS:-$here/coeus}"
 # one machine, and Open MPI would not start without ssh
 command -v ssh >/dev/null || export OMPI_MCA_plm=isolated
 exec "$here/bin/$program" "$@"

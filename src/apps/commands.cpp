@@ -5,6 +5,7 @@
 #include "generate.hpp"
 #include "info.hpp"
 #include "report.hpp"
+#include "sbatch.hpp"
 #include "schedule.hpp"
 #include "tokenizer.hpp"
 #include "train.hpp"
@@ -18,6 +19,7 @@ const std::vector<Command>& commands() {
         {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
         {"convert", "checkpoints and Hugging Face folders into each other", convert, convert_help},
         {"report", "plots and figures of one run or several: text, HTML, CSV", report, report_help},
+        {"sbatch", "print a job script for Slurm that trains a deck", sbatch, sbatch_help},
         {"schedule", "show a pipeline schedule: timetable, bubble, frames alive", schedule, schedule_help},
         {"tokenizer", "train a byte-level BPE tokenizer on text", run_tokenizer, tokenizer_help},
         {"tokenize", "turn text into a token file", run_tokenize, tokenize_help},

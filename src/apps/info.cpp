@@ -12,6 +12,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/train/flags.hpp"
+#include "deck_arguments.hpp"
 #include "info/kinds.hpp"
 
 #include <algorithm>
@@ -237,7 +238,8 @@ void show(const std::string& path, const InfoOptions& options) {
 
 Flags info_flags() {
     Flags flags(
-        "info", "PATH... [--verify] [--diff OTHER] [--model] [--ranks N]", "a file or folder",
+        "info", "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--newest_step] | --build",
+        "a file or folder",
         "Says what a file or folder is and holds: checkpoints, token files, tokenizers, decks, safetensors\n"
         "files, Hugging Face folders, folders of runs. The content decides, not the name.");
     flags
@@ -246,7 +248,12 @@ Flags info_flags() {
             "also read everything: checksums of a checkpoint, ids of a token file, elements of weights")
         .add("diff", "OTHER", "", "of weights: compare them with those of another checkpoint, run or folder")
         .add_switch("model", "of a deck: a line for each parameter, with elements and FLOPs per token")
-        .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for");
+        .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for")
+        .add_switch("build", "alone: what the program was built with: compiler, flags, libraries, CUDA")
+        .add_switch(
+            "newest_step",
+            "of a deck: only print the step of its run's newest checkpoint, or 0; as to `coeus train`, "
+            "options of the deck may be added");
     return flags;
 }
 
@@ -257,8 +264,22 @@ void info_help() {
 }
 
 int info(const Arguments& arguments) {
+    const DeckArguments split = split_deck_arguments(arguments);
+    // the two that have no path
+    if (arguments == Arguments{"--build"}) {
+        show_build();
+        return 0;
+    }
+    if (std::ranges::count(split.own, "--newest_step") > 0) {
+        show_newest_step(arguments);
+        return 0;
+    }
     Flags flags = info_flags();
-    flags.parse(arguments);
+    flags.parse(split.own);
+    if (!split.deck.empty())
+        throw ConfigError(
+            "coeus info: {} is for --newest_step; `coeus train DECK {} --dry_run` shows the same of a deck",
+            split.deck[0], split.deck[0]);
     const InfoOptions options = {.verify = flags.given("verify"),
                                  .model = flags.given("model"),
                                  .ranks = int(flags.integer("ranks", 0, INT32_MAX))};

@@ -72,6 +72,9 @@ int main(int argc, char** argv) {
     } catch (const NotFiniteError& error) {
         message = error.what();
         code = ExitCode::not_finite;
+    } catch (const StoppedError& error) {
+        message = error.what();
+        code = ExitCode::stopped;
     } catch (const CollectiveError& error) {
         message = error.what();
         code = ExitCode::system;
@@ -87,10 +90,14 @@ int main(int argc, char** argv) {
     // what every rank found alike is said once; a rank that found it alone (a file missing on its node) says
     // so and ends the others, which wait for it
     const bool first = world_rank() == 0;
-    if (first || !found_by_all) log::error("{}", message);
+    if (code == ExitCode::stopped) {
+        if (!message.empty()) log::info("{}", message);
+    } else if (first || !found_by_all) {
+        log::error("{}", message);
+    }
     if (found_by_all && !all_ranks_arrive(apps::patience_seconds)) {
         found_by_all = false;
-        if (!first) log::error("{}", message);
+        if (!first && code != ExitCode::stopped) log::error("{}", message);
     }
     log::flush();
     end_mpi_after_error(int(code), found_by_all);

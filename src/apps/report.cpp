@@ -24,8 +24,9 @@ Flags report_flags() {
     Flags flags(
         "report", "RUN... [--output FILE.html] [--csv FILE.csv]",
         "the folder of a run (job.dump_folder); several are compared",
-        "Shows loss, gradient norm, learning rate, throughput, memory and the last figures of runs, and\n"
-        "what their decks say differently. A run may go on meanwhile. Each run also writes a report.html\n"
+        "Shows loss, gradient norm, learning rate, throughput, memory and the last figures of runs, what\n"
+        "their wall time went to over all starts, and what their decks say differently. A run may go on "
+        "meanwhile. Each run also writes a report.html\n"
         "of its own into its folder when it ends.");
     flags.add("output", "FILE.html", "", "write a page with plots, which needs nothing but itself")
         .add("csv", "FILE.csv", "", "write every value of metrics.jsonl: run, step, loss, ...");

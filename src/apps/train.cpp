@@ -3,19 +3,26 @@
 #include "train.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/stop_request.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/setup.hpp"
+#include "coeus/train/start_up.hpp"
 #include "coeus/train/trainer.hpp"
+#include "coeus/train/watchdog.hpp"
 
 #include <cstdio>
 
 namespace coeus::apps {
 
 int train(const Arguments& arguments) {
-    const MpiRuntime mpi(nullptr, nullptr);
+    // before MPI starts, which takes a while, and until the process ends: a second notice may come late
+    static const StopSignals signals;
+    StartUp start_up;
+    const auto mpi = start_up.phase("MPI", [] { return MpiRuntime(nullptr, nullptr); });
     log::init({.rank = mpi.world_rank()});
-    const CommandLine command_line = parse_command_line(arguments);
+    const CommandLine command_line =
+        start_up.phase("deck", [&] { return parse_command_line(arguments, Communicator::world("deck")); });
     if (command_line.dry_run) {
         const Config& config = command_line.config;
         // rank 0 speaks for all, whichever log.ranks names
@@ -26,8 +33,11 @@ int train(const Arguments& arguments) {
         return 0;
     }
     mpi.require_all_tasks();
-    Trainer trainer(command_line, mpi);
-    trainer.run();
+    Watchdog watchdog(command_line.config.comm, mpi);
+    watchdog.guard([&] {
+        Trainer trainer(command_line, mpi, watchdog, start_up);
+        trainer.run();
+    });
     return 0;
 }
 

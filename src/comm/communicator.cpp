@@ -4,6 +4,7 @@
 // times faster.
 #include "coeus/comm/communicator.hpp"
 
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "communicator_handle.hpp"
 
@@ -81,6 +82,16 @@ Tensor part(Tensor t, int64_t first, int64_t count) {
     return t.reshape({t.count()}).slice_rows(first, count);
 }
 
+// In MPI's own way, a tree: for what does not depend on the order.
+void reduce_by_mpi(Tensor inout, MPI_Op op, MPI_Comm comm) {
+    const int64_t piece = max_message_bytes / size_of(inout.dtype);
+    for (int64_t first = 0; first < inout.count(); first += piece) {
+        const int64_t n = std::min(piece, inout.count() - first);
+        COEUS_CHECK_MPI(
+            MPI_Allreduce(MPI_IN_PLACE, part(inout, first, n).data, int(n), mpi_type(inout.dtype), op, comm));
+    }
+}
+
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Handle> handle, std::string name)
@@ -89,6 +100,7 @@ Communicator::Communicator(std::unique_ptr<Handle> handle, std::string name)
     COEUS_CHECK_MPI(MPI_Comm_rank(handle_->comm, &rank_));
     COEUS_CHECK_MPI(MPI_Comm_size(handle_->comm, &size_));
     COEUS_CHECK_MPI(MPI_Comm_set_errhandler(handle_->comm, MPI_ERRORS_RETURN));
+    if (size_ > 1) handle_->line = FlightRecorder::Line(name_, handle_->origin, rank_, size_);
 }
 Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -121,7 +133,8 @@ Communicator Communicator::split(int color, const std::string& name) const {
     if (handle_->comm == MPI_COMM_NULL) return {std::make_unique<Handle>(MPI_COMM_NULL), name};
     MPI_Comm comm = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_split(handle_->comm, color, rank_, &comm));
-    return {std::make_unique<Handle>(comm), name};
+    const uint64_t split = handle_->line.id() + ++handle_->splits;
+    return {std::make_unique<Handle>(comm, split * 1'000'003 + uint64_t(color)), name};
 }
 
 void Communicator::prepare_sums() const {
@@ -156,50 +169,50 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
     sum_pieces(out, handle_->pieces(), bytes, part_of(rank_), rank_, size_);
 }
 
-// Tells the observer, where there is one.
-class Communicator::Observed {
-public:
-    Observed(const Communicator& c, const char* operation, const Tensor& tensor, const Where& where)
-        : observer_(c.size_ > 1 ? c.observer_ : nullptr) {
-        if (observer_) event_ = observer_->begin(c.name_, operation, tensor.bytes(), where, nullptr);
-    }
-    ~Observed() {
-        if (observer_) observer_->end(event_);
-    }
-    Observed(const Observed&) = delete;
-    Observed& operator=(const Observed&) = delete;
-
-private:
-    CommunicationObserver* observer_;
-    int64_t event_ = 0;
-};
+// Enters the operation, tells the observer, where there is one, and does it.
+template <class Work>
+void Communicator::perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const {
+    if (size_ == 1) return work();
+    const Recorded recorded(handle_->line, OperationKind::collective, operation, bytes, where);
+    if (recorded.left_out()) return;
+    struct Observed {
+        CommunicationObserver* observer;
+        int64_t event;
+        ~Observed() {
+            if (observer) observer->end(event);
+        }
+    };
+    const Observed observed{observer_,
+                            observer_ ? observer_->begin(name_, operation, bytes, where, nullptr) : 0};
+    work();
+}
 
 void Communicator::reduce_scatter(Tensor out, Tensor in, Where where) const {
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
     if (planned_ || (size_ == 1 && out.data == in.data)) return;
-    const Observed observed(*this, "reduce_scatter", in, where);
-    const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
-    for (int64_t first = 0; first < out.count(); first += piece)
-        reduce_piece(part(out, first, std::min(piece, out.count() - first)), in, first, out.count());
+    perform("reduce_scatter", in.bytes(), where, [&] {
+        const int64_t piece = handle_->piece_bytes / size_of(out.dtype);
+        for (int64_t first = 0; first < out.count(); first += piece)
+            reduce_piece(part(out, first, std::min(piece, out.count() - first)), in, first, out.count());
+    });
 }
 
 void Communicator::all_reduce(Tensor inout, Reduce op, Where where) const {
     if (planned_ || size_ == 1 || inout.count() == 0) return;
-    const Observed observed(*this, "all_reduce", inout, where);
-    if (op == Reduce::max)
-        largest(inout);
-    else
-        sum_by_pieces(inout);
+    perform("all_reduce", inout.bytes(), where, [&] {
+        const bool counts = inout.dtype == Dtype::i32 || inout.dtype == Dtype::i64;
+        if (op == Reduce::max)
+            largest(inout);
+        else if (counts)
+            reduce_by_mpi(inout, MPI_SUM, handle_->comm);
+        else
+            sum_by_pieces(inout);
+    });
 }
 
 void Communicator::largest(Tensor inout) const {
-    const int64_t piece = max_message_bytes / size_of(inout.dtype);
-    for (int64_t first = 0; first < inout.count(); first += piece) {
-        const int64_t n = std::min(piece, inout.count() - first);
-        COEUS_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, part(inout, first, n).data, int(n), mpi_type(inout.dtype),
-                                      MPI_MAX, handle_->comm));
-    }
+    reduce_by_mpi(inout, MPI_MAX, handle_->comm);
 }
 
 // So that the part that was just summed is still in the cache when it is gathered.
@@ -215,15 +228,16 @@ void Communicator::sum_by_pieces(Tensor inout) const {
         gather(window, own);
         first += each * size_;
     }
-    if (first == inout.count()) return;
     // fewer elements than ranks are left: everyone sums all of them
-    const Tensor rest = part(inout, first, inout.count() - first);
-    auto* all = rest.bytes() <= int64_t(sizeof(int64_t))
-                    ? reinterpret_cast<std::byte*>(handle_->numbers.data())
-                    : handle_->pieces();
-    COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, all, as_count(rest.bytes()),
-                                  MPI_BYTE, handle_->comm));
-    sum_pieces(rest, all, rest.bytes(), rest, rank_, size_);
+    for (; first < inout.count(); first += piece) {
+        const Tensor rest = part(inout, first, std::min(piece, inout.count() - first));
+        auto* all = rest.bytes() <= int64_t(sizeof(int64_t))
+                        ? reinterpret_cast<std::byte*>(handle_->numbers.data())
+                        : handle_->pieces();
+        COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, all,
+                                      as_count(rest.bytes()), MPI_BYTE, handle_->comm));
+        sum_pieces(rest, all, rest.bytes(), rest, rank_, size_);
+    }
 }
 
 double Communicator::all_reduce(double value, Reduce op, Where where) const {
@@ -240,8 +254,7 @@ void Communicator::all_gather(Tensor out, Tensor in, Where where) const {
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
     if (planned_) return;
-    const Observed observed(*this, "all_gather", out, where);
-    gather(out, in);
+    perform("all_gather", out.bytes(), where, [&] { gather(out, in); });
 }
 
 void Communicator::gather(Tensor out, Tensor in) const {
@@ -261,7 +274,10 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
                 out.dense(),
             "all_to_all: counts or types do not match, or rows are apart");
     if (planned_) return;
-    const Observed observed(*this, "all_to_all", in, where);
+    perform("all_to_all", in.bytes(), where, [&] { exchange_parts(out, in); });
+}
+
+void Communicator::exchange_parts(Tensor out, Tensor in) const {
     const int64_t each = in.count() / size_;
     const auto of = [&](Tensor t, int peer) { return part(t, peer * each, each); };
     std::memcpy(of(out, rank_).data, of(in, rank_).data, size_t(of(in, rank_).bytes()));
@@ -288,15 +304,16 @@ void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
 void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, Where where) const {
     require(sent.dense() && received.dense(), "messages need dense rows");
     if (planned_) return;
-    const Observed observed(*this, "send_receive", sent, where);
     const auto at = [](Tensor t, int64_t first) { return static_cast<std::byte*>(t.data) + first; };
     const auto piece = [](Tensor t, int64_t first) {
         return as_count(std::clamp<int64_t>(t.bytes() - first, 0, max_message_bytes));
     };
-    for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes()); first += max_message_bytes)
-        COEUS_CHECK_MPI(MPI_Sendrecv(at(sent, first), piece(sent, first), MPI_BYTE, to, 3,
-                                     at(received, first), piece(received, first), MPI_BYTE, from, 3,
-                                     handle_->comm, MPI_STATUS_IGNORE));
+    perform("send_receive", sent.bytes(), where, [&] {
+        for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes()); first += max_message_bytes)
+            COEUS_CHECK_MPI(MPI_Sendrecv(at(sent, first), piece(sent, first), MPI_BYTE, to, 3,
+                                         at(received, first), piece(received, first), MPI_BYTE, from, 3,
+                                         handle_->comm, MPI_STATUS_IGNORE));
+    });
 }
 
 // Moving a Communicator would leave its transport without ranks: where nothing is connected it is made by the
@@ -364,20 +381,23 @@ void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received
 void Communicator::broadcast(Tensor inout, int root, Where where) const {
     if (planned_ || size_ == 1) return;
     require(inout.dense(), "broadcast needs dense rows");
-    const Observed observed(*this, "broadcast", inout, where);
-    auto* bytes = static_cast<std::byte*>(inout.data);
-    for (int64_t first = 0; first < inout.bytes(); first += max_message_bytes) {
-        const int64_t n = std::min(max_message_bytes, inout.bytes() - first);
-        COEUS_CHECK_MPI(MPI_Bcast(bytes + first, as_count(n), MPI_BYTE, root, handle_->comm));
-    }
+    perform("broadcast", inout.bytes(), where, [&] {
+        auto* bytes = static_cast<std::byte*>(inout.data);
+        for (int64_t first = 0; first < inout.bytes(); first += max_message_bytes) {
+            const int64_t n = std::min(max_message_bytes, inout.bytes() - first);
+            COEUS_CHECK_MPI(MPI_Bcast(bytes + first, as_count(n), MPI_BYTE, root, handle_->comm));
+        }
+    });
 }
 
-void Communicator::barrier() const {
-    if (size_ > 1 && !planned_) COEUS_CHECK_MPI(MPI_Barrier(handle_->comm));
-}
-
-void Communicator::patient_barrier() const {
+void Communicator::barrier(Where where) const {
     if (planned_ || size_ == 1) return;
+    perform("barrier", 0, where, [&] { COEUS_CHECK_MPI(MPI_Barrier(handle_->comm)); });
+}
+
+void Communicator::patient_barrier(Where where) const {
+    if (planned_ || size_ == 1) return;
+    const Recorded recorded(handle_->line, OperationKind::patient, "patient_barrier", 0, where);
     MPI_Request request = MPI_REQUEST_NULL;
     COEUS_CHECK_MPI(MPI_Ibarrier(handle_->comm, &request));
     auto pause = std::chrono::microseconds(10);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "check_mpi.hpp"
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/memory.hpp"
 #include "transport.hpp"
@@ -17,9 +18,12 @@ struct Communicator::Handle {
     Buffer staging;                        // one piece from each peer
     std::vector<int64_t> numbers;          // one from each: sums of single numbers need no more
     std::vector<MPI_Request> requests;     // two for each peer
+    uint64_t origin = 0;                   // the same where ranks made it together, by the same call
+    uint64_t splits = 0;                   // made of it until now
+    FlightRecorder::Line line;             // of its collectives, and of its messages
     std::unique_ptr<Transport> transport;  // of a device's tensors, made by connect() or by the first of them
 
-    explicit Handle(MPI_Comm c) : comm(c) {
+    explicit Handle(MPI_Comm c, uint64_t made_by = 0) : comm(c), origin(made_by) {
         int size = 1;
         if (comm != MPI_COMM_NULL) COEUS_CHECK_MPI(MPI_Comm_size(comm, &size));
         piece_bytes = bytes_from_each(size);
@@ -44,9 +48,8 @@ struct Communicator::Handle {
 
     // 16 MiB in all, until pieces would become too small
     static int64_t bytes_from_each(int ranks) {
-        const int64_t rest = padded_bytes(int64_t(8) * ranks);  // all_reduce: fewer elements than ranks
         const int64_t piece = std::min((int64_t(16) << 20) / ranks / 64 * 64, int64_t(256) << 10);
-        return std::max({piece, rest, int64_t(4) << 10});
+        return std::max(piece, int64_t(4) << 10);
     }
     int64_t piece_bytes = bytes_from_each(1);
     int ranks = 1;

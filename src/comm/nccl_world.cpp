@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
+#include "communicator_handle.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -50,7 +51,7 @@ NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const D
     : nccl_(nccl), world_(world), device_(device), watch_(watch) {
     if (!nccl.comm_split || world.size() == 1) return;
     const Timer timer;
-    NcclConnection& all = add(world.name());
+    NcclConnection& all = add(world);
     make(all, world);
     all_ = &all;
     seconds_ = timer.seconds();
@@ -65,8 +66,8 @@ NcclWorld::~NcclWorld() {
     }
 }
 
-NcclConnection& NcclWorld::add(const std::string& name) {
-    auto made = std::make_shared<NcclConnection>(nccl_, name);
+NcclConnection& NcclWorld::add(const Communicator& ranks) {
+    auto made = std::make_shared<NcclConnection>(nccl_, ranks.name());
     if (watch_) {
         const auto failure = [connection = made.get()] {
             nccl::Result state = nccl::Result::success;
@@ -74,7 +75,10 @@ NcclConnection& NcclWorld::add(const std::string& name) {
             if (comm) connection->nccl.comm_get_async_error(comm, &state);
             return state == nccl::Result::success ? std::string() : connection->text_of(state);
         };
-        made->line = std::make_unique<Watch::Line>(*watch_, name, failure, &device_);
+        made->line = std::make_unique<Watch::Line>(
+            *watch_, ranks.name(), failure, &device_,
+            FlightRecorder::Line(ranks.name() + " by NCCL", ranks.handle().line.id() + 1, ranks.rank(),
+                                 ranks.size()));
     }
     return *connections_.emplace_back(std::move(made));
 }
@@ -108,7 +112,7 @@ void NcclWorld::split(NcclConnection& made, const Communicator& ranks) {
 
 std::shared_ptr<const NcclConnection> NcclWorld::connect(const Communicator& ranks) {
     const Timer timer;
-    NcclConnection& made = add(ranks.name());
+    NcclConnection& made = add(ranks);
     if (all_)
         split(made, ranks);
     else if (ranks.size() > 1)

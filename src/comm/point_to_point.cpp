@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/point_to_point.hpp"
 
+#include "coeus/base/flight_recorder.hpp"
 #include "communicator_handle.hpp"
 #include "message_carrier.hpp"
 
@@ -34,22 +35,22 @@ PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends, Ex
 
 PointToPoint::~PointToPoint() = default;
 
-void PointToPoint::note(int number, const char* operation, Tensor tensor, const Where& where) {
+void PointToPoint::note(int number, const char* operation, Tensor tensor, int peer, const Where& where) {
     require(tensor.dense(), "a message needs dense rows");
     Message& message = under_way_[size_t(number)];
     require(message.operation == nullptr, "a message begins under a number that is in use");
-    message = {operation, tensor.bytes(), where};
+    message = {operation, tensor.bytes(), peer, where};
 }
 
 void PointToPoint::send(int number, Tensor tensor, int peer, int channel, Where where) {
     if (!messages_) return;
-    note(number, "send", tensor, where);
+    note(number, "send", tensor, peer, where);
     messages_->send(number, tensor, peer, channel);
 }
 
 void PointToPoint::receive(int number, Tensor tensor, int peer, int channel, Where where) {
     if (!messages_) return;
-    note(number, "receive", tensor, where);
+    note(number, "receive", tensor, peer, where);
     messages_->receive(number, tensor, peer, channel);
 }
 
@@ -61,6 +62,8 @@ void PointToPoint::start() {
 void PointToPoint::wait(int number) {
     if (number < 0 || !under_way_[size_t(number)].operation) return;
     Message& message = under_way_[size_t(number)];
+    const Recorded recorded(ranks_.handle().line, OperationKind::message, message.operation, message.bytes,
+                            message.where, message.peer);
     CommunicationObserver* observer = ranks_.observer();
     const int64_t event = observer ? observer->begin(ranks_.name(), message.operation, message.bytes,
                                                      message.where, computation_)

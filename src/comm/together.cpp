@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/together.hpp"
 
+#include <utility>
+
 namespace coeus {
 
 std::string broadcast_text(const Communicator& comm, std::string text, int root) {
@@ -11,29 +13,51 @@ std::string broadcast_text(const Communicator& comm, std::string text, int root)
     return text;
 }
 
+std::vector<std::string> broadcast_texts(const Communicator& comm, const std::vector<std::string>& texts,
+                                         int root) {
+    std::string packed;  // "5:hello"
+    for (const std::string& text : texts) packed += fmt::format("{}:{}", text.size(), text);
+    packed = broadcast_text(comm, std::move(packed), root);
+    std::vector<std::string> all;
+    for (size_t at = 0; at < packed.size();) {
+        const size_t colon = packed.find(':', at), length = std::stoull(packed.substr(at, colon - at));
+        all.push_back(packed.substr(colon + 1, length));
+        at = colon + 1 + length;
+    }
+    return all;
+}
+
+namespace {
+
+// What an error says, behind one letter for its kind.
+std::string text_of(const std::exception& error) {
+    const char kind = dynamic_cast<const ConfigError*>(&error)    ? 'c'
+                      : dynamic_cast<const StoppedError*>(&error) ? 'e'
+                                                                  : 's';
+    return kind + std::string(error.what());
+}
+
+}  // namespace
+
 void together(const Communicator& comm, const std::function<void()>& work) {
     std::string text;
-    bool failed_here = false, is_config = false;
     try {
         work();
-    } catch (const ConfigError& error) {
-        text = error.what();
-        failed_here = is_config = true;
     } catch (const std::exception& error) {
-        text = error.what();
-        failed_here = true;
+        text = text_of(error);
     }
     comm.patient_barrier();  // the work may be long, and threads of the working rank can use the cores of the
                              // others
     // the lowest failing rank has the largest key; 0: none failed
-    const int64_t key = failed_here ? comm.size() - comm.rank() : 0;
+    const int64_t key = text.empty() ? 0 : comm.size() - comm.rank();
     const int64_t worst = comm.all_reduce(key, Reduce::max);
     if (worst == 0) return;
     const auto failed = int(comm.size() - worst);
-    text = broadcast_text(comm, text + (is_config ? "c" : "s"), failed);
-    is_config = text.back() == 'c';
-    text.pop_back();
-    if (is_config) throw ConfigError("{}", failed > 0 ? fmt::format("rank {}: {}", failed, text) : text);
+    text = broadcast_text(comm, text, failed);
+    const char kind = text[0];
+    text.erase(0, 1);
+    if (kind == 'e') throw StoppedError(text);
+    if (kind == 'c') throw ConfigError("{}", failed > 0 ? fmt::format("rank {}: {}", failed, text) : text);
     throw CollectiveError(comm.size() > 1 ? fmt::format("rank {}: {}", failed, text) : text);
 }
 

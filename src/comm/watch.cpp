@@ -82,8 +82,11 @@ void Watch::leave(Line& line) {
 }
 
 Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::string()> failure,
-                  const Device* device)
-    : watch_(watch), communicator_(std::move(communicator)), failure_(std::move(failure)) {
+                  const Device* device, FlightRecorder::Line recorded)
+    : watch_(watch),
+      communicator_(std::move(communicator)),
+      failure_(std::move(failure)),
+      recorded_(std::move(recorded)) {
     if (device)
         for (Operation& operation : ring_) {
             operation.begun = device->make_event();
@@ -94,6 +97,7 @@ Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::str
 
 Watch::Line::~Line() {
     watch_.leave(*this);
+    for (Operation& operation : ring_) FlightRecorder::own().end(operation.entry);
 }
 
 // The clock of an operation runs from when the device was first seen to have come to it: the host is far
@@ -104,6 +108,7 @@ Watch::Line::Operation* Watch::Line::first_under_way() {
         if (operation.begun && !operation.begun->passed()) return &operation;
         if (operation.since < 0) operation.since = watch_.settings_.clock();
         if (!(operation.host_ended && (!operation.ended || operation.ended->passed()))) return &operation;
+        FlightRecorder::own().end(std::exchange(operation.entry, -1));
     }
     return nullptr;
 }
@@ -123,6 +128,7 @@ void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue
     place.number = given_ - 1;
     place.since = -1;
     place.seconds = seconds;
+    place.entry = FlightRecorder::own().begin(&recorded_, OperationKind::queued, operation, bytes, "");
     if (queue && place.begun) place.begun->record(*queue);
 }
 

@@ -2,6 +2,10 @@
 #include "coeus/data/batch_loader.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/stop_request.hpp"
+
+#include <chrono>
 
 namespace coeus {
 
@@ -50,6 +54,7 @@ void BatchLoader::fill(int64_t step, Buffer& buffer) {
     const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
     const auto length = size_t(stream_.seq_len());
     buffer.valid_tokens = 0;
+    const Recorded recorded("read samples", std::source_location::current());
     for (int64_t row = 0; row < count; ++row) {
         const auto part = [&](std::vector<int32_t>& all) {
             return std::span(all).subspan(size_t(row) * length, length);
@@ -59,24 +64,28 @@ void BatchLoader::fill(int64_t step, Buffer& buffer) {
     }
 }
 
-StepBatch BatchLoader::next() {
+std::optional<StepBatch> BatchLoader::next() {
     const Timer timer;
+    const Recorded recorded("wait for the next batch", std::source_location::current());
     std::unique_lock lock(mutex_);
     // the batch handed out last is given back by this call
     const int64_t step = ++taken_;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return error_ || filled_ > step; });
+    // a signal's handler can wake nobody
+    constexpr std::chrono::milliseconds look(50);
+    while (!changed_.wait_for(lock, look, [&] { return error_ || filled_ > step; }))
+        if (stop_request() != 0) return std::nullopt;
     if (filled_ <= step) std::rethrow_exception(error_);
     const Buffer& buffer = buffers_[size_t(step % 2)];
     const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
-    return {options_.first_sample + step * options_.global_batch,
-            rows,
-            stream_.seq_len(),
-            buffer.tokens,
-            buffer.labels,
-            buffer.document_start,
-            buffer.valid_tokens,
-            timer.seconds()};
+    return StepBatch{options_.first_sample + step * options_.global_batch,
+                     rows,
+                     stream_.seq_len(),
+                     buffer.tokens,
+                     buffer.labels,
+                     buffer.document_start,
+                     buffer.valid_tokens,
+                     timer.seconds()};
 }
 
 }  // namespace coeus

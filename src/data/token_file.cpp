@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 namespace coeus {
 
@@ -64,7 +65,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
         const auto width = hdf5::size_of(array.type());
         if (*offset + count * width > int64_t(map_.bytes().size()))
             throw ConfigError("{} is truncated: /{} ends behind the end of the file", map_.path(), name);
-        return Array{map_.bytes().data() + *offset, count, int(width)};
+        return array_at({.offset = *offset, .count = count, .width = width});
     };
     tokens_ = find("tokens", {hdf5::Type::u16, hdf5::Type::u32}, "uint16 or uint32");
     if (file.has("documents")) {
@@ -90,6 +91,49 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
     }
     if (file.has_attribute("tokenizer")) tokenizer_hash_ = file.string_attribute("tokenizer");
     if (file.has_attribute("max_token")) max_token_ = file.int_attribute("max_token");
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path, const Layout& layout)
+    : map_(path.string()), tokenizer_hash_(layout.tokenizer_hash), max_token_(layout.max_token) {
+    for (const Place& place : {layout.tokens, layout.documents, layout.mask})
+        if (place.offset + place.count * place.width > int64_t(map_.bytes().size()))
+            throw ConfigError("{} has {} bytes here, fewer than rank 0 sees", map_.path(),
+                              map_.bytes().size());
+    tokens_ = array_at(layout.tokens);
+    documents_ = array_at(layout.documents);
+    mask_ = array_at(layout.mask);
+}
+
+TokenFile::Array TokenFile::array_at(const Place& place) const {
+    return place.count == 0 ? Array{}
+                            : Array{map_.bytes().data() + place.offset, place.count, int(place.width)};
+}
+
+TokenFile::Place TokenFile::place_of(const Array& array) const {
+    return array.count == 0 ? Place{} : Place{array.data - map_.bytes().data(), array.count, array.width};
+}
+
+TokenFile::Layout TokenFile::layout() const {
+    return {place_of(tokens_), place_of(documents_), place_of(mask_), tokenizer_hash_, max_token_};
+}
+
+std::string TokenFile::Layout::text() const {
+    std::string numbers;
+    for (const Place& place : {tokens, documents, mask})
+        numbers += fmt::format("{} {} {} ", place.offset, place.count, place.width);
+    return fmt::format("{}{} {}", numbers, max_token.value_or(-1), tokenizer_hash);
+}
+
+TokenFile::Layout TokenFile::Layout::of_text(const std::string& text) {
+    std::istringstream in(text);
+    Layout layout;
+    for (Place* place : {&layout.tokens, &layout.documents, &layout.mask})
+        in >> place->offset >> place->count >> place->width;
+    int64_t max_token = -1;
+    in >> max_token;
+    if (max_token >= 0) layout.max_token = max_token;
+    std::getline(in >> std::ws, layout.tokenizer_hash);
+    return layout;
 }
 
 int64_t TokenFile::max_token(int threads) {

@@ -7,6 +7,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/stop_request.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/file_lock.hpp"
@@ -208,8 +209,10 @@ public:
                 state_.next = block.next;
                 state_.report = block.report;
                 progress.update(block.file_bytes);
-                if (since_save.seconds() < options_.save_seconds) return;
+                const bool ends = stop_request() != 0;
+                if (!ends && since_save.seconds() < options_.save_seconds) return;
                 save();
+                end_if_requested("what was tokenized is kept, and the next start goes on from there");
                 since_save.restart();
             },
             {.from = state_.next,

@@ -4,6 +4,7 @@
 //   arrays of 64 KiB or more begin at multiples of 4 KiB (memory maps, stripes of parallel file systems)
 #include "coeus/file/hdf5.hpp"
 
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "hdf5_error.hpp"
@@ -54,6 +55,7 @@ std::string joined(const std::string& group, const std::string& path) {
 File File::open_existing(const std::string& path, bool writable) {
     be_quiet();
     require_file(path, writable);
+    const Recorded recorded("open", 0, path);
     if (H5Fis_hdf5(path.c_str()) <= 0) throw ConfigError("{} is not an HDF5 file", path);
     const Handle list = file_access(path, writable);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
@@ -75,6 +77,7 @@ File File::open_for_update(const std::string& path) {
 
 File File::create(const std::string& path) {
     be_quiet();
+    const Recorded recorded("create", 0, path);
     const Handle access_list = file_access(path, true);
     const Handle create_list = creation(H5P_FILE_CREATE, path);
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
@@ -83,6 +86,7 @@ File File::create(const std::string& path) {
 }
 
 void File::close() {
+    const Recorded recorded("close", 0, file_);
     COEUS_CHECK_HDF5(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), file_);
     COEUS_CHECK_HDF5(H5Fclose(handle_.release()), file_);
 }

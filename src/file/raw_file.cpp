@@ -2,6 +2,7 @@
 #include "coeus/file/raw_file.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/flight_recorder.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -42,18 +43,21 @@ void require_file(const std::string& path, bool writable) {
 
 RawFile RawFile::open(const std::string& path) {
     require_file(path);
+    const Recorded recorded("open", 0, path);
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) fail(path, "cannot be opened");
     return {descriptor, path};
 }
 
 RawFile RawFile::open_for_update(const std::string& path) {
+    const Recorded recorded("open", 0, path);
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (descriptor < 0) fail(path, "cannot be opened for writing");
     return {descriptor, path};
 }
 
 RawFile RawFile::create(const std::string& path) {
+    const Recorded recorded("open", 0, path);
     const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0) fail(path, "cannot be made");
     return {descriptor, path};
@@ -64,11 +68,14 @@ RawFile::~RawFile() {
 }
 
 RawFile::RawFile(RawFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      written_(other.written_) {}
 
 RawFile& RawFile::operator=(RawFile&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(path_, other.path_);
+    std::swap(written_, other.written_);
     return *this;
 }
 
@@ -79,6 +86,7 @@ int64_t RawFile::size() const {
 }
 
 void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
+    const Recorded recorded("read", bytes, path_);
     auto* next = static_cast<char*>(to);
     while (bytes > 0) {
         const ssize_t moved = pread(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
@@ -94,6 +102,8 @@ void RawFile::prefetch(int64_t bytes, int64_t offset) const {
 }
 
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
+    const Recorded recorded("write", bytes, path_);
+    written_ += bytes;
     const auto* next = static_cast<const char*>(from);
     while (bytes > 0) {
         const ssize_t moved = pwrite(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
@@ -105,6 +115,7 @@ void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
 
 void RawFile::reserve(int64_t bytes) {
     if (bytes <= 0) return;
+    const Recorded recorded("reserve", bytes, path_);
     while (fallocate(descriptor_, 0, 0, bytes) != 0) {
         if (errno == EINTR) continue;
         if (errno == EOPNOTSUPP || errno == ENOSYS) return;
@@ -117,6 +128,7 @@ void RawFile::resize(int64_t bytes) {
 }
 
 void RawFile::sync() {
+    const Recorded recorded("sync", std::exchange(written_, 0), path_);
     if (fsync(descriptor_) != 0) fail(path_, "cannot be written to the disk");
 }
 
@@ -157,6 +169,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void publish_file(const std::string& part, const std::string& final_path) {
+    const Recorded recorded("rename", 0, final_path);
     if (rename(part.c_str(), final_path.c_str()) != 0)
         fail(part, ("cannot be renamed to " + final_path).c_str());
     const fs::path parent = fs::path(final_path).parent_path();
@@ -164,6 +177,7 @@ void publish_file(const std::string& part, const std::string& final_path) {
 }
 
 void sync_folder(const std::string& folder) {
+    const Recorded recorded("sync", 0, folder);
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) fail(folder, "cannot be opened");
     // some network file systems refuse to sync a folder; the rename stands all the same

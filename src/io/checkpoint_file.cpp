@@ -59,6 +59,8 @@ void write_train_record(hdf5::File& file, const TrainRecord& train) {
         group.set_attribute("schedule_step", *train.schedule_step);
     if (train.optimizer_step.value_or(train.step) != train.step)
         group.set_attribute("optimizer_step", *train.optimizer_step);
+    if (!train.guards.empty()) group.set_attribute("guards", train.guards);
+    if (train.validation_is_left) group.set_attribute("validation_is_left", int64_t(1));
     group.set_attribute("deck", train.deck);
     group.set_attribute("version", train.version);
     group.set_attribute("model", train.model);

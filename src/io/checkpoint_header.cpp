@@ -91,6 +91,8 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
         header.train.schedule_step = train.int_attribute("schedule_step");
     if (train.has_attribute("optimizer_step"))
         header.train.optimizer_step = train.int_attribute("optimizer_step");
+    if (train.has_attribute("guards")) header.train.guards = train.string_attribute("guards");
+    header.train.validation_is_left = train.has_attribute("validation_is_left");
     header.parts = find_parts(file, header.train);
     header.bytes = int64_t(fs::file_size(path));
     for (const std::string& part : header.parts) header.bytes += int64_t(fs::file_size(part));

@@ -168,7 +168,11 @@ void for_each_field(CheckpointContents& contents, Pack& pack) {
     for (int64_t* n : {&train.step, &train.tokens_seen, &train.seed, &train.sample}) pack.number(*n);
     pack.number(train.schedule_step);
     pack.number(train.optimizer_step);
-    for (std::string* s : {&train.deck, &train.version, &train.model, &contents.damage}) pack.words(*s);
+    auto validation_is_left = int64_t(train.validation_is_left);
+    pack.number(validation_is_left);
+    train.validation_is_left = validation_is_left != 0;
+    for (std::string* s : {&train.deck, &train.version, &train.model, &train.guards, &contents.damage})
+        pack.words(*s);
     auto files = int64_t(contents.files.size()), arrays = int64_t(contents.arrays.size());
     pack.number(files);
     pack.number(arrays);

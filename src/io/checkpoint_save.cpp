@@ -2,6 +2,7 @@
 // Saving at once, and what becomes of the files of other steps.
 #include "checkpoint_file.hpp"
 #include "checkpoint_parts.hpp"
+#include "coeus/base/clock.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 
@@ -91,16 +92,21 @@ Checkpoint::Saved Checkpoint::write(const std::string& path, const TrainRecord& 
                                     const std::vector<CheckpointTensor>& tensors,
                                     std::optional<Dtype> dtype) const {
     std::optional<CheckpointFile> file;
+    double own_seconds = 0;
     remove_unfinished();
     try {
         file.emplace(path, train, tensors, dtype, ranks_, files_);
-        together(ranks_, [&] { file->write(tensors); });
+        together(ranks_, [&] {
+            const Timer timer;
+            file->write(tensors);
+            own_seconds = timer.seconds();
+        });
         file->publish();
     } catch (const std::exception& error) {
         if (file && ranks_.rank() == 0) file->discard();
         fail(path, error.what());
     }
-    return {path, file->bytes()};
+    return {path, file->bytes(), own_seconds};
 }
 
 std::vector<std::string> Checkpoint::saved(int64_t step) const {

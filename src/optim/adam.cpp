@@ -29,7 +29,10 @@ void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& pa
         if (storage.trainable() && !counted_elsewhere)
             kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
     }
-    owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
+    {
+        const ObservedExchange noted(exec, "sum_squared_norm");
+        owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
+    }
     kernels.finish_norm(exec, scalars, max_norm);
 }
 

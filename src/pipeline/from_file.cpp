@@ -132,7 +132,11 @@ Timetable read_timetable(const std::string& path) {
     if (!file) throw ConfigError("{}: cannot be read: {}", path, errno_text(errno));
     std::stringstream text;
     text << file.rdbuf();
-    Timetable table = parse_timetable(text.str(), path, Messages::drop);
+    return checked_timetable(text.str(), path);
+}
+
+Timetable checked_timetable(const std::string& text, const std::string& path) {
+    Timetable table = parse_timetable(text, path, Messages::drop);
     check(table);
     return table;
 }

@@ -93,6 +93,7 @@ Terms MemoryPlan::terms() const {
         {"RoPE table", tables},
         {"cache of keys and values", cache},
         {"copies for checkpoints", copies},
+        {"in-memory snapshot", snapshot},
         {"buffers of libraries", libraries},
         {"buffers of NCCL (estimate)", nccl},
         {"places of offloading", offloading},
@@ -105,6 +106,7 @@ Terms MemoryPlan::terms_on_host() const {
         {"optimizer moments", on_host.state.moments},
         {"activations", on_host.activations},
         {"copies for checkpoints", on_host.copies},
+        {"in-memory snapshot", on_host.snapshot},
         {"token ids and reductions", on_host.exchange},
     });
 }

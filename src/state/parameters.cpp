@@ -112,6 +112,11 @@ std::vector<std::byte*> Parameters::offloaded_vectors() const {
     return all;
 }
 
+std::array<std::span<std::byte>, 3> Parameters::owned_state() const {
+    const auto all = [](const Buffer& buffer) { return std::span(buffer.data(), size_t(buffer.bytes())); };
+    return {all(master_), all(moment1_), all(moment2_)};
+}
+
 std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
     const Dtype acc = types_.accumulate();
     const auto* origin = static_cast<const std::byte*>(gradients_.data);

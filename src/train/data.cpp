@@ -63,27 +63,26 @@ void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
     }
 }
 
-// Rank 0 finds or makes the files and looks at their ids while the others wait; then all open them.
+// Rank 0 finds or makes the files and looks into them while the others wait; these then map them.
 TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
                          int64_t vocab, const fs::path& cache_folder, const Communicator& world,
                          int threads) {
-    std::string names;  // one a line
+    TrainingData::Files files;
+    Words found;  // path and layout of each
     on_first_rank(world, [&] {
         for (const Source& source : sources_of(paths, option, weighted)) {
             const fs::path path = token_file(source, config, vocab, cache_folder, threads);
-            TokenFile file(path);
+            TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
             warn_of_other_tokenizer(file, config.model.tokenizer());
-            names += path.string() + '\n';
+            found.insert(found.end(), {path.string(), file.layout().text()});
         }
     });
-    names = broadcast_text(world, names);
-    TrainingData::Files files;
+    found = broadcast_texts(world, found);
     together(world, [&] {
-        for (size_t at = 0, end = 0; at < names.size(); at = end + 1) {
-            end = names.find('\n', at);
-            files.push_back(std::make_unique<TokenFile>(names.substr(at, end - at)));
-        }
+        if (world.rank() == 0) return;
+        for (size_t i = 0; i < found.size(); i += 2)
+            files.push_back(std::make_unique<TokenFile>(found[i], TokenFile::Layout::of_text(found[i + 1])));
     });
     return files;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/engine.hpp"
 
+#include "coeus/state/state_snapshot.hpp"
+
 #include <algorithm>
 
 namespace coeus {
@@ -116,6 +118,7 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
     plan_.batches = ids.host;
     for (const Communicator* ranks : summing(mesh, options.exchanges))
         plan_.reduction += Communicator::reduction_bytes(ranks->size());
+    if (options.snapshot) plan_.snapshot = StateSnapshot::bytes(decoder_.parameters());
     if (options.copies_state)
         plan_.copies = (plan_.state.master + plan_.state.moments + plan_.on_host.state.total()) /
                        mesh.size(dp_replicate);
@@ -127,8 +130,9 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
 // What the CPU holds for a GPU is in the host's memory; token ids are on both.
 void Engine::plan_for_gpu(int64_t token_ids) {
     plan_.on_host.copies = plan_.copies;
+    plan_.on_host.snapshot = plan_.snapshot;
     plan_.on_host.exchange = plan_.reduction + plan_.batches;
-    plan_.reduction = plan_.copies = 0;
+    plan_.reduction = plan_.copies = plan_.snapshot = 0;
     plan_.libraries = cuda_library_bytes;
     plan_.batches = token_ids;
     if (options_.nccl)
@@ -215,28 +219,52 @@ Tensor Engine::flow_of(int64_t tokens) const {
 }
 
 // What the host adds to a step, first; then the work, which is the same in each.
-void Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
-                               FunctionRef<LocalBatch(int64_t)> local_batch) {
+bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
+                               FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
+                               FunctionRef<bool()> goes_on) {
     if (exec_.queue) exec_.queue->finish();  // of a step without update
-    step_->stage(adam_.begin_step(uint64_t(step), learning_rate, valid_tokens));
+    StepScalars scalars = adam_.begin_step(uint64_t(step), learning_rate, valid_tokens);
+    scalars.loss_limit = limits.loss;
+    scalars.norm_limit = limits.norm;
+    step_->stage(scalars);
     for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
-    give(gradients_, [this] {
+    bool whole = true;
+    give(gradients_, [&] {
         step_->bring(exec_);
         kernels_->zero(exec_, decoder_.parameters().gradients());
-        for (int64_t i = 0; i < options_.accumulation; ++i) forward_backward(i);
+        for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
+            if (i > 0 && !options_.graphs && !goes_on())
+                whole = false;
+            else
+                forward_backward(i);
+        }
         sum_over_ranks();
     });
+    return whole;
 }
 
 bool Engine::update() {
     give(update_, [this] {
         adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
                            (*mesh_)[owner_axes]);
+        if (options_.limits) agree_on_refusal();
         adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
                      offloaded_ ? &*offloaded_ : nullptr);
     });
     gathered_.forget_weights();
-    return step_->read(exec_).finite != 0;
+    return step_->read(exec_).refusals == 0;
+}
+
+// Groups of ranks that have summed the same loss and norm in other orders may find a limit between them.
+void Engine::agree_on_refusal() {
+    const Tensor refusals(&step_->scalars().refusals, Dtype::f64, {1});
+    for (const unsigned axes : {owner_axes, unsigned(dp_replicate)})
+        (*mesh_)[axes].all_reduce(exec_, refusals);
+}
+
+void Engine::renew_weights() {
+    decoder_.parameters().refresh_compute(exec_, *kernels_);
+    gathered_.forget_weights();
 }
 
 // A graph gathers all weights it reads.

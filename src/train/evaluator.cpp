@@ -17,7 +17,7 @@ Evaluator::Evaluator(const Config& config, SampleStream stream)
     for (auto* buffer : {&tokens_, &labels_, &document_start_}) buffer->resize(tokens);
 }
 
-ValidationMetrics Evaluator::run(Engine& engine) {
+std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool()> goes_on) {
     const Timer timer;
     const Communicator& data_ranks = engine.mesh()[dp];
     const int64_t ranks = data_ranks.size(), seq_len = stream_.seq_len();
@@ -31,6 +31,7 @@ ValidationMetrics Evaluator::run(Engine& engine) {
     const int64_t calls = div_ceil(div_ceil(samples, ranks), sequences_);
     int64_t sample = data_ranks.rank();
     for (int64_t call = 0; call < calls; ++call) {
+        if (!goes_on()) return std::nullopt;
         int64_t filled = 0;
         const auto row = [&](std::vector<int32_t>& buffer) {
             return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));

@@ -54,7 +54,11 @@ TrainRecord begun_anew(TrainRecord train, const Words& parts) {
     if (excludes(parts, "optimizer")) optimizer = 0;
     if (excludes(parts, "lr_scheduler")) schedule = 0;
     if (excludes(parts, "dataloader")) train.sample = 0;
-    if (excludes(parts, "train_state")) train.step = train.tokens_seen = 0;
+    if (excludes(parts, "train_state")) {
+        train.step = train.tokens_seen = 0;
+        train.guards.clear();
+        train.validation_is_left = false;
+    }
     train.schedule_step = schedule;
     train.optimizer_step = optimizer;
     return train;

@@ -3,6 +3,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
 #include "coeus/io/hub.hpp"
 #include "coeus/train/pretrained.hpp"
 
@@ -33,14 +34,17 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
                                  ? config.model.hf_assets_path
                                  : options.initial_load_path;
     if (path.empty()) return "";
-    if (!std::filesystem::exists(path))
-        throw ConfigError("checkpoint.initial_load_path = \"{}\": there is no such file or folder", path);
-    if (options.initial_load_in_hf != is_hub_folder(path))
-        throw ConfigError(
-            "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); set "
-            "checkpoint.initial_load_in_hf = {}",
-            path, options.initial_load_in_hf ? "not " : "", options.initial_load_in_hf ? "false" : "true");
-    const Pretrained source(path);
+    on_first_rank(mesh.world(), [&] {
+        if (!std::filesystem::exists(path))
+            throw ConfigError("checkpoint.initial_load_path = \"{}\": there is no such file or folder", path);
+        if (options.initial_load_in_hf != is_hub_folder(path))
+            throw ConfigError(
+                "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "
+                "set checkpoint.initial_load_in_hf = {}",
+                path, options.initial_load_in_hf ? "not " : "",
+                options.initial_load_in_hf ? "false" : "true");
+    });
+    const Pretrained source(path, mesh.world());
     const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
     if (!differ.empty() && mesh.world().rank() == 0)
         log::warn(

@@ -34,15 +34,30 @@ std::string gpu_text(const StepMetrics& m) {
     return join(parts, " ");
 }
 
-int64_t step_of(const std::string& line) {
+bool is_past(const std::string& text, const MetricsFile::Past& past) {
     try {
-        return JsonDocument::parse(line, "metrics.jsonl").root().integer("step");
+        const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
+        const JsonView line = document.root();
+        // samples stay passed over where the run has gone back to a step before
+        if (line.contains("event")) return line.integer("event_number") <= past.events;
+        if (past.validation_is_left && line.contains("validation_loss") && line.integer("step") == past.step)
+            return false;
+        return line.integer("step") <= past.step;
     } catch (const ConfigError&) {
-        return -1;  // a line cut short when the run was killed
+        return false;  // a line cut short when the run was killed
     }
 }
 
 }  // namespace
+
+void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
+    constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+    if (gpu.memory_used) m.gpu_memory_gib = double(*gpu.memory_used) / gib;
+    m.gpu_power_w = gpu.power;
+    m.gpu_clock_mhz = gpu.sm_clock;
+    m.gpu_temperature_c = gpu.temperature;
+    if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
+}
 
 std::string console_line(const StepMetrics& m, bool color) {
     std::vector<std::string> parts = {
@@ -101,15 +116,14 @@ std::string json_line(const CheckpointMetrics& m) {
     return line.text();
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& file, int64_t resumed_step) : path_(file) {
+MetricsFile::MetricsFile(const std::filesystem::path& file, const Past& past) : path_(file) {
     // beside the old file, which stands until the new one is whole
     const std::filesystem::path part = file.string() + ".part";
     {
         std::ofstream kept(part);
         if (std::ifstream old(file); old)
             for (std::string line; std::getline(old, line);)
-                if (const int64_t step = step_of(line); step >= 0 && step <= resumed_step)
-                    kept << line << '\n';
+                if (is_past(line, past)) kept << line << '\n';
         if (!kept.flush())
             throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
     }

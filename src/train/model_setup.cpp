@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/model_setup.hpp"
 
+#include "coeus/comm/together.hpp"
 #include "coeus/file/json.hpp"
 
 namespace coeus {
@@ -160,6 +161,13 @@ DecoderConfig model_from_deck(const Config& config) {
                           model.max_seq_len);
     if (config.checkpoint.last_save_in_hf) hub_config_of(model);  // refused now, not after the last step
     return model;
+}
+
+DecoderConfig model_from_deck(const Config& config, const Communicator& ranks) {
+    if (config.model.flavor != "hf") return model_from_deck(config);  // reads nothing
+    std::string text;
+    on_first_rank(ranks, [&] { text = describe_model(model_from_deck(config)); });
+    return model_from_description(broadcast_text(ranks, text), config.model.hf_assets_path);
 }
 
 std::string describe_model(const DecoderConfig& model) {

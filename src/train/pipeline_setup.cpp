@@ -85,7 +85,8 @@ Timetable built_in(const Config& config, const DecoderConfig& model, const MeshS
 
 Timetable from_csv(const Config& config, const MeshShape& mesh) {
     const std::string& path = config.parallelism.pipeline_parallel_schedule_csv;
-    Timetable table = read_timetable(path);
+    const std::string& text = config.parallelism.schedule_table;
+    Timetable table = text.empty() ? read_timetable(path) : checked_timetable(text, path);
     if (table.ranks() != mesh.pp)
         throw ConfigError(
             "parallelism.pipeline_parallel_schedule_csv = \"{}\": has rows for {} ranks; set "

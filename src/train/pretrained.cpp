@@ -115,6 +115,21 @@ Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string
     trained_seq_len_ = seq_len ? *seq_len : std::min<int64_t>(2048, model_.max_seq_len);
 }
 
+Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
+    std::vector<std::string> texts;
+    on_first_rank(ranks, [&] {
+        const Pretrained found(path);
+        texts = {found.path_, found.tokenizer_folder_, found.is_hub_ ? "hub" : "",
+                 describe_model(found.model_), std::to_string(found.trained_seq_len_)};
+    });
+    texts = broadcast_texts(ranks, texts);
+    path_ = texts[0];
+    tokenizer_folder_ = texts[1];
+    is_hub_ = !texts[2].empty();
+    model_ = model_from_description(texts[3], path_);
+    trained_seq_len_ = std::stoll(texts[4]);
+}
+
 void Pretrained::load(const Parameters& parameters, const Communicator& replicas,
                       const Communicator& ranks) const {
     if (is_hub_)

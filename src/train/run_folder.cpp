@@ -36,6 +36,7 @@ void write_text(const fs::path& file, const std::string& text) {
 void make_folders(const fs::path& root, const Config& config) {
     make_writable_folder("job.dump_folder", root);
     make_writable_folder("job.dump_folder", root / "log");
+    make_writable_folder("comm.save_traces_folder", root / config.comm.save_traces_folder);
     if (config.checkpoint.enable && !config.checkpoint.load_only)
         make_writable_folder("checkpoint.folder", root / config.checkpoint.folder);
     if (config.metrics.enable_tensorboard)
@@ -88,7 +89,7 @@ std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config) c
     int number = 1;
     while (fs::exists(root_ / fmt::format("earlier_{}", number))) ++number;
     const fs::path aside = root_ / fmt::format("earlier_{}", number);
-    std::vector<fs::path> moved = {"metrics.jsonl", "deck.toml", "report.html"};
+    std::vector<fs::path> moved = {"metrics.jsonl", "goodput.jsonl", "deck.toml", "report.html"};
     for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
                                     config.profiling.save_memory_snapshot_folder}) {
         // an absolute one may have files of others in it

@@ -95,6 +95,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     options.nccl = transport.nccl.has_value();
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
     options.copies_state = saves_beside(config);
+    options.limits = watches_loss(config.guards);
+    options.snapshot = rewinds(config.guards);
     options.recompute = recompute_options(config.activation_checkpoint);
     return options;
 }
@@ -205,23 +207,32 @@ std::optional<int64_t> memory_limit_here(Backend backend) {
     return visible_gpus() > 0 ? std::optional(open_gpu(0)->memory_bytes()) : std::nullopt;
 }
 
-void dry_run(const CommandLine& command_line, int world_size) {
+std::vector<std::string> dry_run_lines(const CommandLine& command_line, int ranks) {
     const Config& config = command_line.config;
-    for (const std::string& notice : command_line.notices) log::info("{}", notice);
-    const MeshShape mesh = mesh_shape(config, command_line.ranks > 0 ? int(command_line.ranks) : world_size);
+    std::vector<std::string> lines = command_line.notices;
+    const auto add = [&](const std::vector<std::string>& more) {
+        lines.insert(lines.end(), more.begin(), more.end());
+    };
+    const MeshShape mesh = mesh_shape(config, ranks);
     const DecoderConfig model = model_from_deck(config);
     std::vector<std::string> notices;
     schedule_from_deck(config, &notices);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     const std::optional<int64_t> limit = memory_limit_here(engine.options().backend);
-    for (const std::string& line : describe_run(config, mesh, engine, limit)) log::info("{}", line);
-    for (const std::string& notice : notices) log::info("{}", notice);
-    for (const std::string& notice : absent_files(config)) log::info("{}", notice);
+    add(describe_run(config, mesh, engine, limit));
+    add(notices);
+    add(absent_files(config));
     if (limit && std::ranges::any_of(plans_of_stages(model, engine.options()),
                                      [&](const MemoryPlan& plan) { return plan.total() > *limit; }))
-        log::info("Notice: a rank would not fit into the memory here; a run here would be refused. {}",
-                  memory_advice(model, engine.options(), *limit, memory_limit_bytes()));
+        lines.push_back("Notice: a rank would not fit into the memory here; a run here would be refused. " +
+                        memory_advice(model, engine.options(), *limit, memory_limit_bytes()));
+    return lines;
+}
+
+void dry_run(const CommandLine& command_line, int world_size) {
+    const int ranks = command_line.ranks > 0 ? command_line.ranks : world_size;
+    for (const std::string& line : dry_run_lines(command_line, ranks)) log::info("{}", line);
     log::info("Dry run: deck and mesh are valid; nothing was run");
 }
 

@@ -376,6 +376,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+    ++taken;
     *event = new coeus_emulated_event{.timed = (flags & cudaEventDisableTiming) == 0};
     return cudaSuccess;
 }

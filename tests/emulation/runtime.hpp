@@ -44,7 +44,7 @@ size_t waits();
 
 /// GPUs that there are, 1 at first; with none there is "no driver".
 void set_gpus(int count);
-/// Allocations of device or pinned memory until now.
+/// Allocations of device or pinned memory, and events that were made, until now.
 size_t allocations();
 
 }  // namespace coeus::emulation

@@ -37,9 +37,8 @@ size_t files_below(const fs::path& folder) {
 TEST_CASE(
     "GPU kernels: products that search for the fastest algorithm add to what was there before the search") {
     const TemporaryFolder folder;
-    size_t cases = 0;
     for (const KernelCase& c : test_cases()) {
-        if (!c.name.starts_with("gemm") || cases++ % 3 != 0) continue;
+        if (!c.name.starts_with("gemm")) continue;
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             const Operands truth = run_case(c, cpu_kernels(), Dtype::f64, type);
             const Operands first = run_case_on(the_gpu(), autotuned(c, folder.path()), type, type);

@@ -14,11 +14,13 @@ const Device& the_gpu();
 void set_order(uint64_t seed);
 /// The emulated GPU's cuDNN from now on; a real one has its own.
 void choose_cudnn();
-/// Of streams made from now on: those that come only when no others can go on, drawn from the seed; or again
-/// each like the others.
+/// Of the streams made from now on: some, drawn from the seed, do nothing until no other one can go on, so
+/// that whoever forgot to wait for them finds their work undone. False: none does so any more.
 void let_streams_starve(bool some);
-/// Allocations of the GPU's memory and of pinned memory until now.
+/// Allocations of the GPU's memory and of pinned memory, and events that were made, until now.
 size_t gpu_allocations();
+/// Of each kernel by the GPU's own clock; 0: that is not known.
+double seconds_of_kernel();
 /// Times that the host asked for a queue or a point of it to be finished, until now.
 size_t gpu_waits();
 

@@ -121,5 +121,51 @@ TEST_CASE("a GPU: an observed step has the time of each kernel, and waits no mor
     CHECK(gpu.last < gpu.ended);
     // a step of a microsecond, so that any time is a share
     CHECK(gpu.profile.size() == cpu.profile.size());
-    for (const std::string& line : gpu.profile) CHECK_THAT(line, !Catch::Contains(" 0.0%"));
+    // one rank has nobody to sum the norm with
+    for (const std::string& line : gpu.profile)
+        CHECK_THAT(line, !Catch::Contains(" 0.0%") || Catch::Contains("sum_squared_norm"));
+}
+
+TEST_CASE("a GPU: profile and trace have the time of each kernel by the GPU's clock, not the host's") {
+    const Device& gpu = the_gpu();
+    Exec exec(gpu);
+    Numbers a(gpu, 1), b(gpu, 0);
+    KernelProfile profile{Stamps(exec)};
+    Tracer tracer(0, Tracer::room, Stamps(exec));
+    tracer.hand_on(&profile);
+    exec.observer = &tracer;
+    const int calls = 2000;
+    double host_seconds = 0;
+    size_t before = 0;
+    for (int step = 1; step <= 2; ++step) {
+        const Timer timer;
+        if (step == 2) tracer.clear(), before = gpu_allocations();
+        for (int i = 0; i < calls; ++i) cuda_kernels().add(exec, b.memory, a.memory);
+        profile.end_step(1, 0);  // has waited for them
+        host_seconds = timer.seconds();
+    }
+    CHECK(gpu_allocations() == before);  // events are used again
+    const TemporaryFolder folder;
+    tracer.write(folder / "trace.json");
+    const JsonDocument trace = JsonDocument::read(folder / "trace.json");
+    double traced = 0, longest = 0;
+    int kernels = 0;
+    for (const JsonView& event : trace.root()["traceEvents"].elements()) {
+        if (event.string("ph") != "X") continue;
+        ++kernels;
+        traced += event.number("dur") * 1e-6;
+        longest = std::max(longest, event.number("dur") * 1e-6);
+    }
+    CHECK(kernels == calls);
+    CHECK(traced > 0);
+    CHECK(traced < host_seconds);
+    const std::vector<std::string> lines = lines_of(profile.table({}));
+    REQUIRE(lines.size() > 2);
+    if (const double each = seconds_of_kernel(); each > 0) {
+        CHECK(relatively_close(traced, calls * each, 1e-3));
+        CHECK(relatively_close(longest, each, 1e-3));
+        CHECK_THAT(lines[2],
+                   Catch::StartsWith(fmt::format("  {:<22} {:>5.1f}% {:>10.1f} {:>12.2f}", "add",
+                                                 100 * calls * each, double(calls), 1e3 * calls * each)));
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of an engine on a GPU: what the CPU gives, in whatever order streams run, and nothing is allocated in
 // a step.
+#include "coeus/state/state_snapshot.hpp"
 #include "coeus/train/engine.hpp"
 #include "gpu/gpu.hpp"
 #include "support/model.hpp"
@@ -144,5 +145,67 @@ TEST_CASE("training on a GPU by graphs has the same bits as kernel by kernel") {
             CHECK(by_graphs.validation == one_by_one.validation);
             CHECK(by_graphs.allocations == 0);
         }
+    }
+}
+
+TEST_CASE(
+    "a GPU refuses a step beyond its limits and goes back to a snapshot, by graphs too, and waits for "
+    "neither") {
+    for (const bool graphs : {false, true}) {
+        EngineOptions with = options(Backend::cuda, Dtype::bf16, graphs);
+        with.limits = with.snapshot = true;
+        Engine engine(tiny_config(), with);
+        CHECK(engine.plan().snapshot == 0);
+        CHECK(engine.plan().on_host.snapshot > 0);
+        engine.allocate(mesh_of_one(), the_gpu());
+        const Parameters& parameters = engine.decoder().parameters();
+        engine.decoder().parameters().initialise(5, 1);
+        engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
+        TestBatch batch(4, seq_len, tiny_config().vocab);
+        const auto step = [&](int64_t number, const StepLimits& limits = {}) {
+            engine.compute_gradients(
+                number, 1e-2, batch.valid_labels(), [&](int64_t i) { return local_batch(batch, 2 * i, 2); },
+                limits);
+            return engine.update();
+        };
+        const auto weights = [&] {
+            std::vector<double> all;
+            for (const Storage& storage : parameters.storages())
+                for (const Tensor& from : {storage.master, storage.exp_avg_sq, storage.w}) {
+                    OwnedTensor host(from.dtype, from.shape);
+                    the_gpu().copy(host.view.data, from.data, host.view.bytes());
+                    for (double x : values(host)) all.push_back(x);
+                }
+            return all;
+        };
+        StateSnapshot snapshot(parameters, engine.exec());
+        for (int64_t number = 1; number <= 3; ++number) CHECK(step(number));
+        const auto before = weights();
+        const size_t waits = gpu_waits(), allocations = gpu_allocations();
+        CHECK(step(4, {.loss = 1e9, .norm = 1e9}));
+        const size_t of_a_step = gpu_waits() - waits;
+        const double loss = engine.scalars().loss, norm = engine.scalars().grad_norm;
+        snapshot.take();
+        CHECK_FALSE(step(5, {.loss = loss / 2}));
+        CHECK(engine.scalars().refusals == 1);
+        CHECK_FALSE(step(5, {.norm = norm / 1e3}));
+        std::vector<double> losses;
+        for (int time = 0; time < 2; ++time) {
+            for (int64_t number = 5; number <= 6; ++number) {
+                CHECK(step(number, {.loss = 1e9}));
+                losses.push_back(engine.scalars().loss);
+            }
+            snapshot.restore();
+            engine.renew_weights();
+        }
+        CHECK(gpu_waits() - waits == 7 * of_a_step);
+        CHECK(gpu_allocations() == allocations);
+        CHECK(losses[0] == losses[2]);
+        CHECK(losses[1] == losses[3]);
+        const auto at_snapshot = weights();
+        CHECK(at_snapshot != before);
+        CHECK_FALSE(step(5, {.loss = 0}));
+        CHECK(weights() == at_snapshot);
+        engine.forget_graphs();
     }
 }

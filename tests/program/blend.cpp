@@ -88,7 +88,7 @@ TEST_CASE("Epochs of a blend count windows of all sources, and the start says ho
     CHECK_THAT(one.output, Contains("All 5 steps read it 2.22 times"));
 }
 
-TEST_CASE("Token files without weights count by their size; a source may be text") {
+TEST_CASE("Token files without weights count by their size, and a source may be text") {
     const Sources s;
     const Outcome sizes = train_tiny(s.folder / "sizes", s.both, {steps(1)});
     CHECK_THAT(sizes.output, Contains("Data: 5.66 % of " + (s.folder / "a.h5").string()) &&

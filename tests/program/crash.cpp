@@ -54,12 +54,6 @@ int64_t last_saved(const std::string& output) {
     return last;
 }
 
-// Ranks of a killed mpirun end by themselves; nothing may be of the run when it is started again.
-void wait_for_processes_of(const fs::path& run) {
-    const std::string find = "pgrep -f '[j]ob.dump_folder=" + run.string() + "( |$)' > /dev/null";
-    run_shell("while " + find + "; do :; done");
-}
-
 void campaign(int rounds, uint64_t seed) {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5",
@@ -87,7 +81,7 @@ void campaign(int rounds, uint64_t seed) {
             "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
             "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
             killed_line(victim, moment, arguments) + " < /dev/null");
-        wait_for_processes_of(run);
+        REQUIRE(processes_left(run, 60) == "");  // nothing may be of the run when it is started again
         const Outcome resumed = run_coeus(arguments, 2);
         CAPTURE(round, mode, files, moment, killed.output, resumed.output);
         stopped += killed.exit_code != 0;

@@ -306,3 +306,12 @@ TEST_CASE("info names what it does not know") {
                Contains("run is none; the deck of this run is " + (folder / "run/deck.toml").string()));
     CHECK_THAT(refused({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
 }
+
+TEST_CASE("the program says what it was built with") {
+    const std::string build = shown({"--build"});
+    for (const char* name :
+         {"compiler", "architecture", "flags", "MPI", "HDF5", "oneDNN", "OpenBLAS", "CUDA"})
+        CHECK_THAT(build, Catch::Matches("(.|\n)*\n  " + std::string(name) + " +[^ ](.|\n)*"));
+    CHECK_THAT(build, Contains("-march=") && Contains("Open MPI 4") && Contains("libhdf5"));
+    CHECK_THAT(refused({"--build", "here"}), Contains("here"));
+}

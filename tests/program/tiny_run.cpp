@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/tiny_run.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
@@ -68,6 +69,16 @@ Outcome train_tiny(const fs::path& dump_folder, const fs::path& data, const Argu
     return outcome;
 }
 
+std::string processes_left(const fs::path& dump_folder, double seconds) {
+    // the shell that asks is not among them
+    const std::string find = "pgrep -f '[j]ob.dump_folder=" + dump_folder.string() + "( |$)'";
+    const Timer timer;
+    std::string left;
+    do left = run_shell(find).output;
+    while (!left.empty() && timer.seconds() < seconds);
+    return left;
+}
+
 std::vector<double> MetricLines::losses() const {
     std::vector<double> all;
     for (const StepLine& line : steps) all.push_back(line.loss);
@@ -80,7 +91,12 @@ MetricLines read_metrics(const fs::path& dump_folder) {
     for (std::string text; std::getline(in, text);) {
         const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
         const JsonView line = document.root();
-        if (line.contains("validation_loss"))
+        if (line.contains("event"))
+            lines.events.push_back({.step = line.integer("step"),
+                                    .event = line.string("event"),
+                                    .action = line.string("action"),
+                                    .text = text});
+        else if (line.contains("validation_loss"))
             lines.validations.push_back({.step = line.integer("step"),
                                          .loss = line.number("validation_loss"),
                                          .tokens = line.integer("validation_tokens")});
@@ -89,7 +105,7 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                          .at_step = line.integer("step"),
                                          .seconds = line.number("checkpoint_s"),
                                          .seconds_waited = line.number("checkpoint_stall_s")});
-        else
+        else if (line.contains("loss"))
             lines.steps.push_back({.step = line.integer("step"),
                                    .loss = line.number("loss"),
                                    .loss_max = line.number("loss_max"),

@@ -46,6 +46,11 @@ Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesyst
 Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {}, int ranks = 0);
 
+/// The ids of a run's processes, a line each, once there are none or `seconds` have passed: mpirun does not wait
+/// for those that it kills, and the ranks of a killed mpirun end by themselves. What has ended and was not waited
+/// for has no command line.
+std::string processes_left(const std::filesystem::path& dump_folder, double seconds);
+
 /// Lines of metrics.jsonl.
 struct StepLine {
     int64_t step = 0;
@@ -63,10 +68,16 @@ struct CheckpointLine {
     int64_t step = 0, at_step = 0;
     double seconds = 0, seconds_waited = 0;
 };
+/// Of a guard.
+struct EventLine {
+    int64_t step = 0;
+    std::string event, action, text;  ///< text: the whole line
+};
 struct MetricLines {
     std::vector<StepLine> steps;
     std::vector<ValidationLine> validations;
     std::vector<CheckpointLine> checkpoints;
+    std::vector<EventLine> events;
     std::vector<double> losses() const;
 };
 MetricLines read_metrics(const std::filesystem::path& dump_folder);

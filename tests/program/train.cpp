@@ -421,7 +421,7 @@ TEST_CASE("Memory does not grow") {
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(100 * 17), .documents = {0, 700, 1700}});
     const Arguments more = {
-        steps(1000),           "--training.document_mask", "--training.shuffle",
+        steps(3000),           "--training.document_mask", "--training.shuffle",
         "--validation.enable", "--validation.freq=100",    "--training.mixed_precision_param=bfloat16",
         "--log.quiet"};
     train_tiny(folder / "out", folder / "tokens.h5", more);
@@ -429,8 +429,9 @@ TEST_CASE("Memory does not grow") {
     const auto memory = [&](size_t step) {
         return lines.steps.at(step - 1).resident_gib * 1024 * 1024;
     };  // KiB
-    // a leak of a hundred bytes a step would show
-    CHECK(memory(1000) - memory(10) <= 64);
+    // a leak of a hundred bytes a step would show; threads that look now and then, as the watchdog's, have
+    // had their memory by then
+    CHECK(memory(3000) - memory(2000) <= 64);
     CHECK(memory(10) > 4096);
-    CHECK(lines.steps.at(999).memory_gib >= lines.steps.at(999).resident_gib);
+    CHECK(lines.steps.at(2999).memory_gib >= lines.steps.at(2999).resident_gib);
 }

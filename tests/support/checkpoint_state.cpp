@@ -40,7 +40,8 @@ TrainRecord record_of(int64_t step) {
             .sample = step * 8,
             .deck = "[training]\nsteps = 10\n",
             .version = "0.1.0",
-            .model = R"({"name": "llama3"})"};
+            .model = R"({"name": "llama3"})",
+            .guards = R"({"loss": [0.1]})"};
 }
 
 }  // namespace coeus::test

@@ -33,6 +33,7 @@ std::string MeshCase::name() const {
     if (!device->is_host()) text += nccl ? ", GPUs by NCCL" : ", GPU";
     if (graphs) text += ", graphs";
     if (types.offload) text += ", offloaded";
+    if (guarded) text += ", guarded";
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
@@ -52,6 +53,8 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .exchanges = c.exchanges,
                        .streams = c.streams,
                        .recompute = c.recompute,
+                       .limits = c.guarded,
+                       .snapshot = c.guarded,
                        .pipeline = c.pipeline,
                        .backend = c.device->backend(),
                        .graphs = c.graphs,
@@ -63,16 +66,16 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
     engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
 }
 
-void MeshRun::compute_gradients(int64_t number, TestBatch& batch) {
+void MeshRun::compute_gradients(int64_t number, TestBatch& batch, const StepLimits& limits) {
     const Mesh& mesh = engine.mesh();
     const int64_t first = mesh.rank(dp) * (batch.sequences / mesh.size(dp));
-    engine.compute_gradients(number, 1e-2, batch.valid_labels(), [&](int64_t i) {
-        return batch.local_batch(first + i * sequences_, sequences_);
-    });
+    engine.compute_gradients(
+        number, 1e-2, batch.valid_labels(),
+        [&](int64_t i) { return batch.local_batch(first + i * sequences_, sequences_); }, limits);
 }
 
-bool MeshRun::step(int64_t number, TestBatch& batch) {
-    compute_gradients(number, batch);
+bool MeshRun::step(int64_t number, TestBatch& batch, const StepLimits& limits) {
+    compute_gradients(number, batch, limits);
     return engine.update();
 }
 

@@ -32,6 +32,7 @@ struct MeshCase {
     const NcclLibrary* nccl = nullptr;      ///< carries the mesh's tensors; null: pinned host memory
     bool graphs = false;                    ///< a GPU's steps are given as graphs
     int64_t offload_chunk = 4096;           ///< where types.offload: several chunks of a tiny model
+    bool guarded = false;                   ///< steps have limits, and a snapshot is planned
 
     std::string name() const;
     int64_t validation_batch() const {
@@ -45,9 +46,9 @@ public:
     MeshRun(const MeshCase& c, const Mesh& mesh);
 
     /// Of this data rank's part of a batch of all sequences of the step.
-    void compute_gradients(int64_t number, TestBatch& batch);
-    /// With the update. False: not finite.
-    bool step(int64_t number, TestBatch& batch);
+    void compute_gradients(int64_t number, TestBatch& batch, const StepLimits& limits = {});
+    /// With the update. False: not finite, or beyond a limit.
+    bool step(int64_t number, TestBatch& batch, const StepLimits& limits = {});
     /// Loss of as many of its first sequences as a validation batch has, on every rank.
     double evaluate(TestBatch& batch);
     /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.

@@ -14,7 +14,7 @@
 namespace coeus {
 
 /// Exit codes of the program; scripts rely on them.
-enum class ExitCode : int { done = 0, config = 2, system = 3, not_finite = 4, preempted = 75 };
+enum class ExitCode : int { done = 0, config = 2, system = 3, not_finite = 4, stopped = 75 };
 
 /// The user can fix it. The message names key, value, rule and the nearest valid choice.
 class ConfigError : public std::runtime_error {
@@ -44,6 +44,13 @@ public:
 
 /// A loss or gradient norm that is not finite; no optimizer step was taken (exit 4).
 class NotFiniteError : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+/// The program was asked to end, by a signal or the end of its time, and what it did is in order (exit 75:
+/// the same line goes on from there). An empty text: it was said.
+class StoppedError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };

@@ -24,7 +24,7 @@ public:
     /// ConfigError where it has no function of that name.
     template <class Function>
     void find(const char* name, Function*& function) const {
-        function = reinterpret_cast<Function*>(address_of(name));
+        find_optional(name, function);
         require_found(name, function != nullptr);
     }
     /// Null where it has none.

@@ -97,10 +97,10 @@ public:
     /// Calls of this communicator by this Exec that may begin together, when the last is given: until then no
     /// other work may need what they write.
     void grouped(const Exec& exec, FunctionRef<void()> calls) const;
-    void barrier() const;
+    void barrier(Where where = Where::current()) const;
     /// A barrier that sleeps between looks instead of spinning, for when one rank does long work and could
     /// use the cores of the others.
-    void patient_barrier() const;
+    void patient_barrier(Where where = Where::current()) const;
 
     /// Takes the memory that sums of tensors need, now rather than in the first of them.
     void prepare_sums() const;
@@ -112,8 +112,10 @@ public:
     Communicator split(int color, const std::string& name) const;
 
 private:
-    class Observed;
+    template <class Work>
+    void perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const;
     void gather(Tensor out, Tensor in) const;
+    void exchange_parts(Tensor out, Tensor in) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;
     void largest(Tensor inout) const;

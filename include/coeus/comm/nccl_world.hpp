@@ -50,7 +50,7 @@ public:
     std::string text() const;
 
 private:
-    NcclConnection& add(const std::string& name);
+    NcclConnection& add(const Communicator& ranks);
     void make(NcclConnection& made, const Communicator& ranks);
     void split(NcclConnection& made, const Communicator& ranks);
 

@@ -52,9 +52,10 @@ private:
     struct Message {
         const char* operation = nullptr;  ///< null: nothing under way
         int64_t bytes = 0;
+        int peer = 0;
         Where where;
     };
-    void note(int number, const char* operation, Tensor tensor, const Where& where);
+    void note(int number, const char* operation, Tensor tensor, int peer, const Where& where);
     const Communicator& ranks_;
     const Queue* computation_ = nullptr;  ///< of a GPU
     std::vector<Message> under_way_;

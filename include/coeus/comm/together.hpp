@@ -6,13 +6,15 @@
 #include "coeus/comm/communicator.hpp"
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace coeus {
 
 /// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all,
-/// as ConfigError if it was one, else as CollectiveError, with the same text (and the rank's number where it
-/// is not rank 0). Ranks without work sleep meanwhile. Collective; work() itself must not contain collectives
-/// after a point where it may throw.
+/// as ConfigError or StoppedError if it was one, else as CollectiveError, with the same text (and the rank's
+/// number where it is not rank 0). Ranks without work sleep meanwhile. Collective; work() itself must not
+/// contain collectives after a point where it may throw.
 void together(const Communicator& comm, const std::function<void()>& work);
 
 /// The same for rank 0's work alone.
@@ -24,5 +26,8 @@ inline void on_first_rank(const Communicator& comm, const std::function<void()>&
 
 /// Rank `root`'s text on every rank. Collective.
 std::string broadcast_text(const Communicator& comm, std::string text, int root = 0);
+/// The same of several.
+std::vector<std::string> broadcast_texts(const Communicator& comm, const std::vector<std::string>& texts,
+                                         int root = 0);
 
 }  // namespace coeus

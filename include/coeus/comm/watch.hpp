@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/device/device.hpp"
 
 #include <array>
@@ -61,8 +62,9 @@ class Watch::Line {
 public:
     /// `failure`: what is wrong with the communicator as such, asked at each look; "": nothing. Operations on
     /// a device's queues are seen by its events, which are made here; `device` null: they end when the host
-    /// says so. The watch outlives it.
-    Line(Watch& watch, std::string communicator, std::function<std::string()> failure, const Device* device);
+    /// says so. `recorded`: of the flight recorder, where operations are entered too. The watch outlives it.
+    Line(Watch& watch, std::string communicator, std::function<std::string()> failure, const Device* device,
+         FlightRecorder::Line recorded = {});
     ~Line();
     Line(const Line&) = delete;
     Line& operator=(const Line&) = delete;
@@ -83,6 +85,7 @@ private:
         bool host_ended = false;
         double since = -1;  // when it was first seen to have begun
         double seconds = 0;
+        int entry = -1;  // of the flight recorder, until it has ended
     };
     static constexpr size_t remembered_ = 64;
     // Moves on to the first that has not ended; null: none.
@@ -92,6 +95,7 @@ private:
     Watch& watch_;
     std::string communicator_;
     std::function<std::string()> failure_;
+    FlightRecorder::Line recorded_;
     std::array<Operation, remembered_> ring_;
     int64_t first_ = 0, given_ = 0;  // numbers under way: [first_, given_)
 };

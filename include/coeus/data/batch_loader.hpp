@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -42,7 +43,8 @@ public:
     BatchLoader& operator=(const BatchLoader&) = delete;
 
     /// The next step's batch, which lives until the following call. Rethrows what went wrong on the thread.
-    StepBatch next();
+    /// None where this process was asked to stop (base/stop_request.hpp) while it was waited for.
+    std::optional<StepBatch> next();
 
 private:
     struct Buffer {

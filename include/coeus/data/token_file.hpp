@@ -23,9 +23,27 @@ bool is_token_file(const std::filesystem::path& file);
 
 class TokenFile {
 public:
+    /// Where an array begins in the file; count 0: it is absent.
+    struct Place {
+        int64_t offset = 0, count = 0, width = 0;  ///< width: bytes of an element
+    };
+    /// What HDF5 says of a file, which one rank asks and tells the others.
+    struct Layout {
+        Place tokens, documents, mask;
+        std::string tokenizer_hash;
+        std::optional<int64_t> max_token;
+
+        std::string text() const;
+        static Layout of_text(const std::string& text);
+    };
     /// ConfigError: absent, truncated, not HDF5, no /tokens, another type or layout than above, offsets of
     /// documents that do not ascend from 0 to the number of tokens, a mask of another length.
     explicit TokenFile(const std::filesystem::path& path);
+    /// The same file, found sound elsewhere: it is mapped, and not looked into. ConfigError: absent, or
+    /// shorter than it was there.
+    TokenFile(const std::filesystem::path& path, const Layout& layout);
+
+    Layout layout() const;
 
     const std::string& path() const { return map_.path(); }
     int64_t num_tokens() const { return tokens_.count; }
@@ -57,6 +75,8 @@ private:
         int width = 0;  // bytes of an element
         int64_t at(int64_t index) const;
     };
+    Array array_at(const Place& place) const;
+    Place place_of(const Array& array) const;
     MappedFile map_;
     Array tokens_, documents_, mask_;
     std::string tokenizer_hash_;

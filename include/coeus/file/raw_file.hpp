@@ -46,6 +46,7 @@ private:
     RawFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
     int descriptor_ = -1;
     std::string path_;
+    int64_t written_ = 0;  // since the last sync()
 };
 
 /// A whole file in memory, read only, pages fetched when touched.

@@ -54,6 +54,8 @@ public:
     /// Between two steps, collective: gives the file its name if every rank has written its part. What could
     /// not be written is said, and written once more into a new file; CollectiveError where that fails too.
     std::optional<SavedCheckpoint> poll();
+    /// Something was begun and is not published; the same on all ranks.
+    bool is_under_way() const { return state_ != State::idle; }
     /// Collective: waits until nothing is under way.
     std::optional<SavedCheckpoint> finish();
 

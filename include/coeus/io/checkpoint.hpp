@@ -33,6 +33,8 @@ struct TrainRecord {
     std::string model;    ///< description from which the model can be built again
     /// Steps that the learning-rate schedule and the optimizer's bias correction have seen; none: `step`.
     std::optional<int64_t> schedule_step, optimizer_step;
+    std::string guards;  ///< what the loss-spike guard's decisions need, JSON; empty: there is none
+    bool validation_is_left = false;  ///< the one after this step was cut short by a stop
 
     bool operator==(const TrainRecord&) const = default;
 };
@@ -70,7 +72,8 @@ public:
 
     struct Saved {
         std::string path;
-        int64_t bytes = 0;  ///< of all arrays
+        int64_t bytes = 0;       ///< of all arrays
+        double own_seconds = 0;  ///< of save(): until this rank's part was on the disk
     };
     /// Writes step-<step>.h5 and removes what keep_latest allows. CollectiveError (disk full, no permission)
     /// names the file and the newest good checkpoint, which stands; nothing half-written remains.

@@ -150,10 +150,10 @@ struct Kernels {
     /// *out += sum of the squares, in double.
     void (*sum_of_squares)(Exec&, double* out, Tensor a);
 
-    /// grad_norm, clip and finite of the scalars from squared_norm and loss. max_norm <= 0: no clipping.
+    /// grad_norm, clip and refusals of the scalars from squared_norm and loss. max_norm <= 0: no clipping.
     void (*finish_norm)(Exec&, StepScalars& scalars, double max_norm);
     /// One pass: clips, updates moments and weights, writes the compute copy. Nothing is written where
-    /// scalars.finite is 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
+    /// scalars.refusals is not 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
     void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const StepScalars& scalars);
 };
 

@@ -153,10 +153,12 @@ COEUS_HD inline bf16 round_stochastically(float x, uint32_t bits) {
     return result;
 }
 
-/// What follows from the squared norm of the gradient and the loss.
+/// What follows from the squared norm of the gradient and the loss, as this rank sees them.
 COEUS_HD inline void finish_norm(StepScalars& s, double max_norm) {
     s.grad_norm = std::sqrt(s.squared_norm);
-    s.finite = std::isfinite(s.grad_norm) && std::isfinite(s.loss);
+    const bool accepted = std::isfinite(s.grad_norm) && std::isfinite(s.loss) && s.loss <= s.loss_limit &&
+                          s.grad_norm <= s.norm_limit;
+    s.refusals = accepted ? 0 : 1;
     const double wanted = max_norm / (s.grad_norm + 1e-6);
     s.clip = max_norm > 0 && wanted < 1 ? wanted : 1.0;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace coeus {
 
@@ -18,7 +19,10 @@ struct StepScalars {
     double grad_norm = 0;         ///< L2 norm of the whole model's gradient, before clipping
     double clip = 1;              ///< min(1, max_norm / (grad_norm + 1e-6))
     uint64_t step = 0;            ///< from 1; seeds stochastic rounding
-    int32_t finite = 1;           ///< 0: loss or norm is not finite; the optimizer writes nothing
+    /// A larger loss or norm is refused, as one that is not finite is.
+    double loss_limit = std::numeric_limits<double>::infinity();
+    double norm_limit = std::numeric_limits<double>::infinity();
+    double refusals = 0;  ///< ranks that refuse the step; the optimizer writes nothing where there are any
 };
 
 }  // namespace coeus

@@ -16,12 +16,12 @@ public:
     /// The scalars that a step begins with: its number (from 1), learning rate, bias corrections; no loss
     /// yet.
     StepScalars begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const;
-    /// Norm of the gradients (already summed over the data ranks), clip coefficient, finite flag. max_norm 0:
+    /// Norm of the gradients (already summed over the data ranks), clip coefficient, refusals. max_norm 0:
     /// no clipping. `owners`: ranks that together own every parameter once.
     void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters, StepScalars& scalars,
                       double max_norm, const Communicator& owners = Communicator::self()) const;
-    /// One pass over what this rank owns of each trainable parameter. Writes nothing where scalars.finite is
-    /// 0. `offloaded`: of parameters with offloaded state; null: of others.
+    /// One pass over what this rank owns of each trainable parameter. Writes nothing where
+    /// scalars.refusals is not 0. `offloaded`: of parameters with offloaded state; null: of others.
     void update(Exec& exec, const Kernels& kernels, const Parameters& parameters, const StepScalars& scalars,
                 Offloaded* offloaded = nullptr) const;
 

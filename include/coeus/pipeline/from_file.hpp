@@ -19,6 +19,8 @@ enum class Messages {
 /// FSDP (0UNSHARD) is left out. ConfigError naming the file, and rank and cell (both from 0) where a cell is
 /// wrong.
 Timetable read_timetable(const std::string& path);
+/// The same of the file's text.
+Timetable checked_timetable(const std::string& text, const std::string& path);
 
 /// The same from text, not checked beyond the form of its cells. `name` begins the messages.
 Timetable parse_timetable(const std::string& text, const std::string& name, Messages messages);

@@ -25,8 +25,9 @@ struct HostMemory {
     Parameters::Bytes state;  ///< offloaded weights and moments
     int64_t activations = 0;  ///< offloaded inputs of blocks, of all micro-batches alive
     int64_t copies = 0;       ///< of weights and moments, for checkpoints written beside the training
+    int64_t snapshot = 0;     ///< of weights and moments, to go back to
     int64_t exchange = 0;     ///< token ids, pieces of reductions
-    int64_t total() const { return state.total() + activations + copies + exchange; }
+    int64_t total() const { return state.total() + activations + copies + snapshot + exchange; }
 };
 
 /// Bytes per rank.
@@ -42,6 +43,7 @@ struct MemoryPlan {
     int64_t tables = 0;      ///< RoPE
     int64_t cache = 0;       ///< keys and values of generation
     int64_t copies = 0;      ///< of weights and moments, for checkpoints written beside the training
+    int64_t snapshot = 0;    ///< of weights and moments, to go back to
     int64_t libraries = 0;   ///< filled in by library_bytes
     int64_t nccl = 0;        ///< an estimate, filled in by nccl_bytes
     int64_t offloading = 0;  ///< places that offloaded state and activations pass through
@@ -52,8 +54,8 @@ struct MemoryPlan {
 
     int64_t total() const {
         return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
-               temporaries + workspace + batches + reduction + tables + cache + copies + libraries + nccl +
-               offloading;
+               temporaries + workspace + batches + reduction + tables + cache + copies + snapshot +
+               libraries + nccl + offloading;
     }
     /// Those that are not 0, largest first.
     std::vector<std::pair<std::string, int64_t>> terms() const;

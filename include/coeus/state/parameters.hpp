@@ -7,7 +7,9 @@
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/storage.hpp"
 
+#include <array>
 #include <deque>
+#include <span>
 
 namespace coeus {
 
@@ -74,6 +76,8 @@ public:
     const Device& moments_device() const { return types_.offload ? host_device() : *device_; }
     /// First and second moments and, where they are, the masters in host memory, laid out alike.
     std::vector<std::byte*> offloaded_vectors() const;
+    /// What this rank owns of weights (in the master type), first and second moments, wherever they are.
+    std::array<std::span<std::byte>, 3> owned_state() const;
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
     /// The moments as initialise() leaves them.

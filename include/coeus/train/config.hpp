@@ -43,8 +43,10 @@ struct Config {
     struct Comm {
         std::string transport =
             "auto";  ///< ours: of GPUs' tensors; nccl, staged, auto (nccl where it can be)
-        int64_t init_timeout_seconds = 300;   ///< of an operation by NCCL, until the first step is done
+        int64_t init_timeout_seconds = 300;   ///< of whatever waits, until the first step is done
         int64_t train_timeout_seconds = 100;  ///< after it
+        std::string save_traces_folder = "comm_traces";
+        std::string save_traces_file_prefix = "rank_";
     } comm;
 
     /// Ours: of GPUs.
@@ -72,6 +74,8 @@ struct Config {
         std::string save_tb_folder = "tb";
         bool save_for_all_ranks = false;
         bool disable_color_printing = false;
+        int64_t straggler_freq = 100;  ///< ours: steps between looks for slow ranks; 0: none
+        double straggler_percent = 5;  ///< ours: of a step, from which on a slow rank is worth a line
     } metrics;
 
     struct Model {
@@ -126,6 +130,7 @@ struct Config {
         bool document_mask = false;  ///< ours: attention stays within documents
         int64_t threads = 0;         ///< ours: OpenMP threads per rank; 0: automatic
         bool disable_cuda_graphs = false;
+        std::string max_wall_time;  ///< ours: as Slurm's --time; "": no limit beside the job's
         int64_t img_size = 256;
         double classifier_free_guidance_prob = 0;
     } training;
@@ -144,6 +149,7 @@ struct Config {
         std::optional<int64_t> pipeline_parallel_layers_per_stage;
         std::string pipeline_parallel_schedule = "1F1B";
         std::string pipeline_parallel_schedule_csv;
+        std::string schedule_table;  ///< no option: the text of that file, where it was read with the deck
         int64_t pipeline_parallel_microbatch_size = 1;
         bool pipeline_parallel_expert_parallel_overlap = true;
         int64_t context_parallel_degree = 1;
@@ -172,8 +178,20 @@ struct Config {
         Words exclude_from_loading;
         bool enable_first_step_checkpoint = false;
         bool load_only = false;
+        double walltime_margin = 30;          ///< ours: seconds between the end of saving and the job's
         bool create_seed_checkpoint = false;  ///< save the initial weights as step 0, and end
     } checkpoint;
+
+    /// Ours: against loss spikes and silent corruption.
+    struct Guards {
+        std::string loss_spike = "off";  ///< off, skip, rewind
+        int64_t spike_window = 128;      ///< accepted steps whose mean and deviation count
+        double spike_z_score = 6;        ///< deviations above the mean at which a spike begins
+        int64_t spike_patience = 5;      ///< skips in a row, or rewinds to one snapshot, before the run ends
+        int64_t snapshot_interval = 50;  ///< steps between in-memory snapshots
+        int64_t compare_replicas_interval = 0;  ///< steps between comparisons; 0: never
+        std::string on_mismatch = "stop";       ///< stop, rewind
+    } guards;
 
     struct ActivationCheckpoint {
         std::string mode = "none";              ///< torchtitan's default is selective
@@ -249,6 +267,10 @@ struct CommandLine {
 /// dry run), a deck that is absent, not TOML, or includes itself; with the deck's line and column.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
+/// The same on every rank: rank 0 alone reads decks, looks for data and reads the pipeline's table, and tells
+/// the others. Collective.
+CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks);
+
 /// The effective deck as TOML: every option that works, and what else was set. Read back it gives an equal
 /// Config, but for job.config_file.
 std::string deck_text(const Config& config);
@@ -262,6 +284,10 @@ std::string options_markdown();
 Dtype storage_dtype(const Config& config);
 /// Of activations and GEMMs: float64 where training.dtype is, else training.mixed_precision_param.
 Dtype compute_dtype(const Config& config);
+/// A step's update is left out where loss or norm is a spike.
+bool watches_loss(const Config::Guards& guards);
+/// Something goes back to an in-memory snapshot.
+bool rewinds(const Config::Guards& guards);
 /// Checkpoints are written while training goes on.
 bool saves_beside(const Config& config);
 

@@ -14,6 +14,7 @@
 #include "coeus/state/step_state.hpp"
 #include "coeus/train/batch_part.hpp"
 
+#include <limits>
 #include <optional>
 
 namespace coeus {
@@ -23,6 +24,12 @@ struct PipelineOptions {
     Timetable timetable = one_stage();
     std::vector<DecoderPart> parts;  ///< of all stages; none: one stage is the whole
     Sends sends = Sends::standard;
+};
+
+/// A step whose loss or gradient norm is larger is refused.
+struct StepLimits {
+    double loss = std::numeric_limits<double>::infinity();
+    double norm = std::numeric_limits<double>::infinity();
 };
 
 struct EngineOptions {
@@ -40,6 +47,8 @@ struct EngineOptions {
     Stream::Mode streams = Stream::Mode::eager;  ///< what runs communication beside the computation
     RecomputeOptions recompute;
     bool copies_state = false;  ///< checkpoints are written from copies, whose memory is planned
+    bool limits = false;        ///< steps have limits, so that ranks agree on which they refuse
+    bool snapshot = false;      ///< a StateSnapshot is taken, whose memory is planned
     PipelineOptions pipeline;
     Backend backend = Backend::cpu;
     bool graphs = false;  ///< give a GPU its steps as graphs, unless someone observes
@@ -75,12 +84,18 @@ public:
 
     /// The gradients and the loss of a step, summed over the ranks. `step` counts from 1;
     /// `valid_tokens`: labels that count, of all ranks; local_batch(i) gives each of options().accumulation
-    /// local batches, which stay until update() is called.
-    void compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
-                           FunctionRef<LocalBatch(int64_t)> local_batch);
+    /// local batches, which stay until update() is called. Before each but the first `goes_on` is asked, on
+    /// all ranks alike, unless the step is a graph: where it says no, the step is given up, and false
+    /// returned.
+    bool compute_gradients(
+        int64_t step, double learning_rate, int64_t valid_tokens,
+        FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits = {},
+        FunctionRef<bool()> goes_on = [] { return true; });
     /// Clips by the global norm and updates the weights. Returns false, with nothing updated, where loss or
-    /// norm is not finite on any rank.
+    /// norm is not finite, or beyond its limit, on any rank.
     bool update();
+    /// After the owned weights were changed by others than update().
+    void renew_weights();
     /// Ends the graphs, before the communicators that they refer to.
     void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
@@ -104,6 +119,7 @@ private:
     void give(Repeated& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
+    void agree_on_refusal();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);
     Tensor flow_of(int64_t tokens) const;
 

@@ -7,6 +7,8 @@
 #include "coeus/train/engine.hpp"
 #include "coeus/train/metrics.hpp"
 
+#include <optional>
+
 namespace coeus {
 
 /// Sum of the token losses / number of valid tokens, over validation.steps batches of every rank (-1: all
@@ -15,8 +17,9 @@ namespace coeus {
 class Evaluator {
 public:
     Evaluator(const Config& config, SampleStream stream);
-    /// Fills loss, tokens, seconds and tps.
-    ValidationMetrics run(Engine& engine);
+    /// Fills loss, tokens, seconds and tps. None where `goes_on`, asked before each batch on all ranks alike,
+    /// says no.
+    std::optional<ValidationMetrics> run(Engine& engine, FunctionRef<bool()> goes_on);
 
 private:
     SampleStream stream_;

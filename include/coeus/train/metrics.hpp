@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/base/clock.hpp"
+#include "coeus/device/gpu_monitor.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -56,6 +57,9 @@ struct CheckpointMetrics {
     double seconds = 0, seconds_waited = 0;  ///< of the saving; of those, training waited
 };
 
+/// Fills in what the GPU says.
+void add_gpu_sample(StepMetrics& m, const GpuSample& gpu);
+
 /// "step:  1  loss:  8.05112  grad_norm:  1.2345  memory: ..."; `color` as torchtitan colours it.
 std::string console_line(const StepMetrics& m, bool color);
 std::string console_line(const ValidationMetrics& m, bool color);
@@ -64,12 +68,18 @@ std::string json_line(const StepMetrics& m);
 std::string json_line(const ValidationMetrics& m);
 std::string json_line(const CheckpointMetrics& m);
 
-/// Appends to metrics.jsonl. Lines of steps after `resumed_step`, of a run that ended past its last
-/// checkpoint, are dropped first: every step stands in the file once.
+/// Appends to metrics.jsonl. Lines of what comes after the place where the run goes on, written by one that
+/// ended past its last checkpoint, are dropped first: everything stands in the file once.
 class MetricsFile {
 public:
+    /// What the run has behind it.
+    struct Past {
+        int64_t step = 0;
+        int64_t events = 0;               ///< of guards, by their numbers
+        bool validation_is_left = false;  ///< of that step
+    };
     /// Throws SystemError naming the file where it cannot be written.
-    MetricsFile(const std::filesystem::path& file, int64_t resumed_step);
+    MetricsFile(const std::filesystem::path& file, const Past& past);
     void write(const std::string& line);
 
 private:

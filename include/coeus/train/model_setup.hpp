@@ -11,6 +11,8 @@ namespace coeus {
 /// Flavour (or config.json for "hf"), then the deck's overrides; validated. ConfigError as registry.hpp and
 /// DecoderConfig::validate() say.
 DecoderConfig model_from_deck(const Config& config);
+/// The same on every rank; of a Hugging Face folder rank 0 alone reads it. Collective.
+DecoderConfig model_from_deck(const Config& config, const Communicator& ranks);
 
 /// The shapes of config.json in a Hugging Face folder. ConfigError where it is damaged or of a model not
 /// built yet.

@@ -29,6 +29,8 @@ class Pretrained {
 public:
     /// ConfigError: there are no weights, they are damaged, or the model is not built yet.
     explicit Pretrained(const std::filesystem::path& path);
+    /// The same on every rank, looked at by rank 0 alone. Collective.
+    Pretrained(const std::filesystem::path& path, const Communicator& ranks);
 
     const DecoderConfig& model() const { return model_; }
     /// A Hugging Face folder, not a checkpoint.
@@ -45,6 +47,7 @@ public:
               const Communicator& ranks = alone()) const;
 
 private:
+    Pretrained() = default;
     std::string path_, tokenizer_folder_;
     bool is_hub_ = false;  // a Hugging Face folder, not a checkpoint
     DecoderConfig model_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/file/toml.hpp"
+#include "coeus/train/goodput.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +21,7 @@ struct RunData {
     std::filesystem::path folder;
     std::vector<std::string> fields;  ///< in the order of the file, without "step"
     std::map<std::string, MetricSeries> series;
+    Goodput goodput;                   ///< of goodput.jsonl; no starts where there is none
     std::vector<TomlEntry> deck;       ///< empty where the run has no deck.toml
     std::vector<std::string> notices;  ///< what was odd about the files, one line each
 

@@ -18,6 +18,7 @@ public:
     RunFolder(const Config& config, const Communicator& world);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
+    std::filesystem::path goodput_file() const { return root_ / "goodput.jsonl"; }
     std::filesystem::path report_file() const { return root_ / "report.html"; }
     std::filesystem::path checkpoint_folder() const { return root_ / checkpoint_folder_; }
     std::filesystem::path memory_snapshot_folder() const { return root_ / memory_snapshot_folder_; }

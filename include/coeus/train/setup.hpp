@@ -38,8 +38,10 @@ std::optional<int64_t> memory_limit_here(Backend backend);
 /// data, another learning-rate schedule. One line each.
 std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
 
-/// `coeus train --dry_run`: validates deck and mesh for any number of ranks and prints what would run; runs
-/// nothing.
+/// Validates deck and mesh for any number of ranks, and says in lines what would run; runs nothing.
+/// ConfigError as a run would have.
+std::vector<std::string> dry_run_lines(const CommandLine& command_line, int ranks);
+/// `coeus train --dry_run`: logs them, for the ranks that the command line names, or else `world_size`.
 void dry_run(const CommandLine& command_line, int world_size);
 
 }  // namespace coeus

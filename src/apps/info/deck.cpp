@@ -4,11 +4,13 @@
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/memory.hpp"
+#include "coeus/io/checkpoint.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/setup.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace coeus::apps {
 
@@ -76,6 +78,16 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     if (mesh.ranks() > 1) fmt::print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);
     if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
+}
+
+void show_newest_step(const std::vector<std::string>& arguments) {
+    std::vector<std::string> planning = arguments;
+    std::ranges::replace(planning, "--newest_step", "--dry_run");
+    const Config config = parse_command_line(planning).config;
+    std::error_code absent;
+    const std::vector<StepFile> files = list_checkpoints(
+        (std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder).string(), absent);
+    fmt::print("{}\n", files.empty() ? 0 : files.back().step);
 }
 
 }  // namespace coeus::apps

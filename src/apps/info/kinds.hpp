@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <vector>
 
 namespace coeus::apps {
 
@@ -20,6 +21,10 @@ void show_token_file(const std::string& path, const InfoOptions& options);
 /// A folder or a file.
 void show_tokenizer(const std::string& place, const InfoOptions& options);
 void show_deck(const std::string& file, const InfoOptions& options);
+/// The program itself.
+void show_build();
+/// What `coeus train` with these arguments, but for --newest_step, would go on from.
+void show_newest_step(const std::vector<std::string>& arguments);
 /// A .safetensors file, its index, or a folder with one.
 void show_safetensors(const std::string& place, const InfoOptions& options);
 void show_hub_folder(const std::string& folder, const InfoOptions& options);

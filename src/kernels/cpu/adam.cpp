@@ -37,7 +37,7 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
     require(t.master.dense() && t.exp_avg.dense() && t.exp_avg_sq.dense() && t.grad.dense() &&
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
-    if (!scalars.finite) return;
+    if (scalars.refusals != 0) return;
     const RandomStream random = rounding_stream(options, scalars.step);
     dispatch(t.master.dtype, [&]<class T>(T) {
         const auto factors = adam_factors<Acc<T>>(options, scalars);

@@ -45,7 +45,7 @@ private:
 /// The numbers of the step are in the device's memory.
 template <class T, class C>
 __global__ void adam_kernel(AdamOperands<T> t, C* compute, AdamOptions options, const StepScalars* scalars) {
-    if (!scalars->finite) return;
+    if (scalars->refusals != 0) return;
     const AdamFactors<Acc<T>> factors = adam_factors<Acc<T>>(options, *scalars);
     const RandomStream random = rounding_stream(options, scalars->step);
     const int64_t run = options.run > 0 ? options.run : t.count;

@@ -4,6 +4,7 @@
 #include "check.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/base/wall_time.hpp"
 #include "coeus/train/exclusion.hpp"
 #include "datasets.hpp"
 #include "value.hpp"
@@ -23,6 +24,7 @@ void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
 }
 
 constexpr int64_t largest_integer = 1000000000000;
+constexpr int64_t most_steps_in_window = 65536;
 
 // Sizes are multiplied with each other: what is checked one by one must not overflow together.
 void check_magnitudes(const Config& config) {
@@ -117,6 +119,11 @@ void check_training(const Config& config) {
         round_up(training.global_batch_size, training.local_batch_size));
     demand(training.dtype != "float64" || config.device != "cuda",
            "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
+    demand(training.max_wall_time.empty() || seconds_of_wall_time(training.max_wall_time).value_or(0) > 0,
+           "training.max_wall_time = \"{}\": must be a time as Slurm writes it: minutes \"90\", "
+           "\"HH:MM:SS\", or "
+           "\"D-HH:MM:SS\", such as \"1-12:00:00\" for a day and a half",
+           training.max_wall_time);
     check_blend("training", training.dataset_path, training.dataset_weights);
 }
 
@@ -211,6 +218,16 @@ void check_checkpoint(const Config::Checkpoint& checkpoint) {
            "checkpoint.last_save_model_only = true");
 }
 
+void check_guards(const Config::Guards& guards) {
+    demand(guards.on_mismatch == "stop" || guards.compare_replicas_interval > 0,
+           "guards.on_mismatch = \"{}\": replicas are not compared while guards.compare_replicas_interval = "
+           "0; set it to a number of steps, such as 100",
+           guards.on_mismatch);
+    demand(guards.spike_window <= most_steps_in_window,
+           "guards.spike_window = {}: must be at most {}, which checkpoints keep", guards.spike_window,
+           most_steps_in_window);
+}
+
 void check_validation(const Config& config) {
     const auto& validation = config.validation;
     demand(!validation.enable || !validation.dataset_path.empty() ||
@@ -250,6 +267,7 @@ void check(const Config& config) {
     check_stages(config.parallelism);
     check_activation_checkpoint(config.activation_checkpoint);
     check_checkpoint(config.checkpoint);
+    check_guards(config.guards);
     check_validation(config);
 }
 

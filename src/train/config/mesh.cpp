@@ -13,6 +13,14 @@ Dtype storage_dtype(const Config& config) {
     return config.training.dtype == "bfloat16" ? Dtype::bf16 : Dtype::f32;
 }
 
+bool watches_loss(const Config::Guards& guards) {
+    return guards.loss_spike != "off";
+}
+
+bool rewinds(const Config::Guards& guards) {
+    return guards.loss_spike == "rewind" || guards.on_mismatch == "rewind";
+}
+
 bool saves_beside(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     return options.enable && !options.load_only && !options.create_seed_checkpoint &&

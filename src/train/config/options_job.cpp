@@ -12,7 +12,7 @@ constexpr const char* no_spmd = "Coeus has no distributed tensors whose types co
 constexpr const char* no_skipping = "cycles of tracing begin at step 1 and go on to the end";
 constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
-constexpr const char* no_watchdog = "the watchdog over collectives is not built yet";
+constexpr const char* own_buffer = "the last 1024 operations of a rank are always remembered";
 constexpr const char* no_such_comm =
     "there is no such communication here; --dry_run --ranks N checks a deck for a mesh of N ranks";
 
@@ -109,7 +109,13 @@ std::vector<Option> job_options() {
                   "Coeus talks to no outside service; metrics.jsonl has all figures",
                   "send metrics to wandb"),
         works(COEUS_FIELD(metrics.disable_color_printing), "print without colour on the terminal"),
-
+        works(COEUS_FIELD(metrics.straggler_freq),
+              "steps over which the times of the ranks are compared, to name those that all others wait for; "
+              "0: never")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(metrics.straggler_percent),
+              "a slow rank is named where it costs so many percent of a step")
+            .obeys(not_negative),
     };
 }
 
@@ -123,17 +129,18 @@ std::vector<Option> other_options() {
             .one_of({"auto", "nccl", "staged"}),
         works(
             COEUS_FIELD(comm.init_timeout_seconds),
-            "NCCL: how long its start, or one operation on the GPU, may take until the first step is done; "
-            "then the run ends with the operation's name and exit code 3 (what goes by MPI has no time-out)")
+            "how long one operation that waits for other ranks, a disk or data may take until the first step "
+            "is done; then the run ends with a table of what each rank is at, and exit code 3")
             .obeys(at_least_1),
-        works(COEUS_FIELD(comm.train_timeout_seconds),
-              "NCCL: how long one operation on the GPU may take after the first step")
+        works(COEUS_FIELD(comm.train_timeout_seconds), "how long one may take after the first step")
             .obeys(at_least_1),
-        no_effect("comm.trace_buf_size", Type::integer, no_watchdog,
+        no_effect("comm.trace_buf_size", Type::integer, own_buffer,
                   "number of collectives that are remembered")
             .idle_at({int64_t(20000)}),
-        no_effect("comm.save_traces_folder", Type::text, no_watchdog, "folder of dumped collectives"),
-        no_effect("comm.save_traces_file_prefix", Type::text, no_watchdog, "first part of the dumps' names"),
+        works(COEUS_FIELD(comm.save_traces_folder),
+              "folder of what each rank did last, where something did not end (inside dump_folder, unless "
+              "absolute)"),
+        works(COEUS_FIELD(comm.save_traces_file_prefix), "first part of these files' names"),
         no_effect("comm.mode", Type::text, "ranks of Coeus communicate through MPI",
                   "how ranks communicate, or seem to")
             .one_of({"default", "torchcomms", "fake_backend", "local_tensor"})

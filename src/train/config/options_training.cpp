@@ -38,6 +38,40 @@ std::vector<Option> loader_options(const std::string& section, bool training) {
     return table;
 }
 
+std::vector<Option> guard_options() {
+    return {
+        works(COEUS_FIELD(guards.loss_spike),
+              "what is done about a step whose loss or gradient norm is far above those before it: nothing; "
+              "skip its update; or rewind to the last in-memory snapshot and pass over all samples since. "
+              "The decisions are in the checkpoints, so that a resumed run takes the same ones")
+            .one_of({"off", "skip", "rewind"}),
+        works(COEUS_FIELD(guards.spike_window),
+              "number of accepted steps whose mean and deviation say what is usual; there is no guard until "
+              "so many are there")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(guards.spike_z_score),
+              "a spike is so many deviations above the mean (the deviation counts as 1% of the mean at "
+              "least)")
+            .obeys(positive),
+        works(COEUS_FIELD(guards.spike_patience),
+              "number of updates skipped in a row, or of rewinds to the same snapshot, after which the next "
+              "spike ends the run with exit code 4")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(guards.snapshot_interval),
+              "number of steps between in-memory snapshots, where something rewinds to them; one is taken "
+              "with each checkpoint too")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(guards.compare_replicas_interval),
+              "number of steps after which ranks that hold the same weights, moments and gradients compare "
+              "them, as they also do before each checkpoint and snapshot; 0: never")
+            .obeys(at_least_0),
+        works(COEUS_FIELD(guards.on_mismatch),
+              "what is done where they differ: stop with exit code 3, so that the run may go on from its "
+              "last checkpoint; or rewind to the last in-memory snapshot and repeat the steps since")
+            .one_of({"stop", "rewind"}),
+    };
+}
+
 }  // namespace
 
 std::vector<Option> training_options() {
@@ -89,6 +123,9 @@ std::vector<Option> training_options() {
                   "debug garbage collection"),
         works(COEUS_FIELD(training.disable_cuda_graphs),
               "give a GPU its kernels one by one, not a step as graphs; the bits are the same"),
+        works(COEUS_FIELD(training.max_wall_time),
+              "save and end with exit code 75 before the run has lasted so long, written as for Slurm: "
+              "\"30\" (minutes), \"23:30:00\", \"1-12:00:00\"; the end of a Slurm job counts too"),
         dormant(COEUS_FIELD(training.img_size), flux, "edge of a picture, in pixels").obeys(at_least_1),
         dormant(COEUS_FIELD(training.classifier_free_guidance_prob), flux,
                 "part of the prompts that are dropped")
@@ -154,6 +191,11 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.enable_first_step_checkpoint), "save a checkpoint after step 1 too"),
         works(COEUS_FIELD(checkpoint.load_only), "load a checkpoint, never save one"),
         works(
+            COEUS_FIELD(checkpoint.walltime_margin),
+            "seconds that are to be left when the last checkpoint before the end of the job's time (Slurm's, "
+            "or training.max_wall_time) is on the disk; a step and the time of a save come on top")
+            .obeys(not_negative),
+        works(
             COEUS_FIELD(checkpoint.create_seed_checkpoint),
             "on one rank: write the initial weights as a checkpoint of step 0, and end; Coeus does not need "
             "it, as any number of ranks starts from the same weights"),
@@ -166,6 +208,7 @@ std::vector<Option> training_options() {
             .idle_at({std::string("steps")})
             .refuses({"seconds"}, "intervals in seconds are not built yet; they are counted in steps"),
     };
+    for (Option& option : guard_options()) table.push_back(std::move(option));
     for (const std::string data : {"training", "validation"})
         for (Option& option : loader_options(data + ".dataloader.", data == "training"))
             table.push_back(std::move(option));

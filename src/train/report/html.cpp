@@ -7,6 +7,7 @@
 #include "coeus/file/json.hpp"
 #include "page.hpp"
 #include "tables.hpp"
+#include "wall_time.hpp"
 
 #include <fmt/format.h>
 
@@ -296,7 +297,7 @@ std::string report_html(const std::vector<RunData>& runs) {
         html += chart_card(charts[i], i == 0, wide, runs.size());
         data.push(chart_data(charts[i], wide ? wide_box : half_box, runs));
     }
-    html += "</div>\n" + decks(runs);
+    html += "</div>\n" + wall_time_html(runs) + decks(runs);
     html += fmt::format("<footer>Made by Coeus {} from metrics.jsonl and deck.toml of {}.</footer></main>\n",
                         version(), runs.size() == 1 ? "the run" : "the runs");
     html += "<script type=\"application/json\" id=\"data\">" + script_data(std::move(data)) + "</script>\n";

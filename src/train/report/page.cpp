@@ -58,6 +58,10 @@ dl { margin: 0; }
 .tip i { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 7px; background: var(--c); }
 .tip i.ring { background: none; border: 2px solid var(--c); }
 section { margin-top: 14px; }
+.bar { display: flex; height: 22px; border-radius: 5px; overflow: hidden; margin: 10px 0 0; background: var(--line); }
+.bar span, .swatch { background: var(--c); }
+.bar + .legend { margin: 8px 0 6px; font-size: 13px; }
+.swatch { display: inline-block; width: 9px; height: 9px; border-radius: 2px; margin-right: 7px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; width: 100%; }
 th, td { text-align: left; padding: 6px 22px 6px 0; border-top: 1px solid var(--line); vertical-align: top; }

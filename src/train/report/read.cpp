@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 namespace coeus {
@@ -16,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Fields that are no numbers, and so no series.
+constexpr std::string_view words[] = {"gpu_throttle", "straggler_phase", "straggler_host", "straggler_group",
+                                      "straggler_throttle"};
 constexpr const char* metrics_name = "metrics.jsonl";
 
 // Folders of runs in a folder or one below.
@@ -47,10 +51,12 @@ fs::path folder_of(const std::string& given) {
 // One line of metrics.jsonl. A line of a validation repeats the memory of its step: only its own fields
 // count.
 void add_line(const JsonView& line, RunData& run) {
+    if (line.contains("event")) return;  // of a guard: no curve
     const int64_t step = line.integer("step");
     const bool validation = line.contains("validation_loss");
     for (const auto& [field, value] : line.items()) {
         if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
+        if (std::ranges::find(words, field) != std::end(words)) continue;
         const double number = value.number();
         if (!run.series.contains(field)) run.fields.push_back(field);
         run.series[field][step] = number;
@@ -80,6 +86,7 @@ RunData read_run(const std::string& given) {
     RunData run;
     run.folder = folder_of(given);
     read_metrics(run.folder / metrics_name, run);
+    run.goodput = goodput_of(read_start_times(run.folder / "goodput.jsonl"));
     if (const fs::path deck = run.folder / "deck.toml"; fs::exists(deck))
         run.deck = read_toml(deck);
     else

@@ -106,6 +106,16 @@ std::vector<TableRow> final_figures(const std::vector<RunData>& runs) {
         if (std::any_of(row.cells.begin(), row.cells.end(), [](const auto& cell) { return !cell.empty(); }))
             rows.push_back(std::move(row));
     }
+    TableRow goodput = {"goodput, of the wall time", {}};
+    bool known = false;
+    for (const RunData& run : runs) {
+        known |= run.goodput.starts > 0;
+        goodput.cells.push_back(run.goodput.starts == 0
+                                    ? ""
+                                    : fmt::format("{:.1f} % of {}", run.goodput.percent(run.goodput.useful),
+                                                  duration_text(run.goodput.wall)));
+    }
+    if (known) rows.push_back(std::move(goodput));
     return rows;
 }
 

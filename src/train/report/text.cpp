@@ -5,6 +5,7 @@
 
 #include "charts.hpp"
 #include "tables.hpp"
+#include "wall_time.hpp"
 
 #include <fmt/format.h>
 
@@ -241,7 +242,7 @@ std::string report_text(const std::vector<RunData>& runs, int columns, bool colo
     }
     std::erase_if(charts, [](const Chart& chart) { return chart.x_title != "step"; });  // the loss again
     for (const Chart& chart : charts) text += sparklines(chart, charts, runs, columns, color);
-    text += "\n" + table(runs, final_figures(runs), color);
+    text += "\n" + table(runs, final_figures(runs), color) + wall_time_text(runs, columns);
     if (const std::vector<TableRow> rows = deck_differences(runs); !rows.empty())
         text += "\nWhat the decks say differently\n" + table(runs, rows, color);
     return text;

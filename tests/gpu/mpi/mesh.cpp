@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share a GPU, their tensors exchanged by way of the host, train as one rank on the CPU.
+#include "coeus/train/replica_comparison.hpp"
 #include "gpu/gpu.hpp"
 #include "support/mesh_factors.hpp"
 
@@ -41,5 +42,35 @@ TEST_CASE("GPU: every exchange of keys and values, with and without overlap") {
         c.streams = streams;
         c.device = &the_gpu();
         CHECK(differs_from_one_rank(c, world, 1, 1e-5, 2e-4) == "");
+    }
+}
+
+TEST_CASE("GPU: all ranks refuse a step, and replicas that differ are found") {
+    const Communicator world = Communicator::world("world");
+    const std::vector<std::string> hosts(size_t(world.size()), "here");
+    for (const MeshShape& shape :
+         {MeshShape{.dp_replicate = world.size()}, MeshShape{.dp_shard = world.size() / 2, .tp = 2}}) {
+        MeshCase c = {.mesh = shape, .model = tiny_config(), .types = {Dtype::f32, Dtype::bf16}};
+        c.device = &the_gpu();
+        c.guarded = true;
+        const Mesh mesh(world.split(0, "world"), shape);
+        MeshRun run(c, mesh);
+        TestBatch batch = batch_of_step(c, 1);
+        CHECK(run.step(1, batch));
+        const ReplicaComparison replicas(run.engine.decoder().parameters(), mesh, hosts);
+        CHECK(replicas.compare() == "");
+        const bool last = world.rank() == world.size() - 1;
+        const auto before = run.whole(&Storage::master);
+        CHECK_FALSE(run.step(2, batch, {.loss = last ? 1e-3 : 1e3}));
+        CHECK(run.engine.scalars().refusals == 1);
+        CHECK(run.whole(&Storage::master) == before);
+        for (const Storage& storage : run.engine.decoder().parameters().storages()) {
+            if (storage.params()[0].name != "norm.weight" || !last) continue;
+            uint32_t bits = 0;
+            the_gpu().copy(&bits, storage.master.data, sizeof bits);
+            bits ^= 1;
+            the_gpu().copy(storage.master.data, &bits, sizeof bits);
+        }
+        CHECK(replicas.compare().find(fmt::format("{} (host here)", world.size() - 1)) != std::string::npos);
     }
 }

@@ -220,3 +220,14 @@ TEST_CASE("GPUs: ranks with one each train by NCCL as one rank does, by graphs a
             check_close(read_metrics(run).losses(), read_metrics(folder / "one").losses(), 1e-4);
         }
 }
+
+TEST_CASE("GPU: slow ranks are looked for, by timed events where steps are no graphs") {
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder);
+    const Arguments more = {"--metrics.straggler_freq=2", "--metrics.straggler_percent=0"};
+    const Outcome run = train_tiny(folder / "seen", data, more + on_gpu, 2);
+    // two ranks are never exactly alike; the GPU is one, and MPI carries the tensors: there are no graphs
+    CHECK_THAT(run.output, Contains("Slow rank ") && Contains("its computation takes "));
+    CHECK(read_metrics(folder / "seen").losses() ==
+          read_metrics((train_tiny(folder / "unseen", data, on_gpu, 2), folder / "unseen")).losses());
+}

@@ -47,6 +47,9 @@ TEST_CASE("together: the error of the lowest failing rank is everyone's") {
         });
         CHECK_THAT(system, Contains(fmt::format("disk of rank {}", failing)));
     }
+    const auto stopped =
+        message_of<StoppedError>([&] { on_first_rank(world, [] { throw StoppedError("in order"); }); });
+    CHECK(stopped == "in order");
     int calls = 0;
     on_first_rank(world, [&] { ++calls; });
     CHECK(calls == (world.rank() == 0 ? 1 : 0));

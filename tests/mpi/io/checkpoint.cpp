@@ -67,8 +67,14 @@ struct Part {
     }
 };
 
-const TrainRecord record{
-    .step = 12, .tokens_seen = 5, .seed = 3, .sample = 96, .deck = "x = 1", .version = "v", .model = "m"};
+const TrainRecord record{.step = 12,
+                         .tokens_seen = 5,
+                         .seed = 3,
+                         .sample = 96,
+                         .deck = "x = 1",
+                         .version = "v",
+                         .model = "m",
+                         .guards = "{}"};
 
 }  // namespace
 

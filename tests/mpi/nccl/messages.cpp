@@ -4,8 +4,11 @@
 #include "coeus/base/error.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/comm/point_to_point.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/train/tracer.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
+#include "support/support.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -70,6 +73,32 @@ TEST_CASE_METHOD(Fixture, "NCCL: messages round a ring, both directions of a ran
         exec.queue->finish();
         CHECK(copy.is(previous, 1));
     }
+}
+
+TEST_CASE_METHOD(Fixture, "NCCL: a trace shows the waits for messages in the computation that waits") {
+    OnGpu here(rank, 1), coming;
+    Tracer tracer(rank, 16, Stamps(exec));
+    world.observe(&tracer);
+    {
+        PointToPoint messages(world, 2, Sends::standard, exec);
+        messages.receive(1, coming.gpu, previous, 0);
+        messages.send(0, here.gpu, next, 0);
+        messages.wait_for_all();
+    }
+    world.observe(nullptr);
+    const TemporaryFolder folder;
+    tracer.write(folder / "trace.json");
+    const JsonDocument trace = JsonDocument::read(folder / "trace.json");
+    int waits = 0;
+    for (const JsonView& event : trace.root()["traceEvents"].elements())
+        if (event.string("ph") == "X") {
+            CHECK(event.integer("tid") == 1);
+            // whole kernels of the GPU's clock
+            const double micro_seconds = event.number("dur");
+            if (seconds_of_kernel() > 0) CHECK(micro_seconds == std::round(micro_seconds));
+            ++waits;
+        }
+    CHECK(waits == 2);
 }
 
 TEST_CASE_METHOD(Fixture, "NCCL: messages of two ranks come in their order, behind the computation") {

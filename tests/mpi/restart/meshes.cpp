@@ -122,7 +122,7 @@ public:
 
     /// The loss of the step; adds the tokens that all data ranks read together to `read`, in their order.
     double step(int64_t number, std::vector<int64_t>& read, AsyncCheckpoint* beside = nullptr) {
-        const StepBatch batch = loader_.next();
+        const StepBatch batch = loader_.next().value();
         keep_tokens(batch, read);
         Engine& engine = model_.engine;
         engine.compute_gradients(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens),

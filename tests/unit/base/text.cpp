@@ -73,5 +73,5 @@ TEST_CASE("a system or logic error carries its place in the source") {
 TEST_CASE("a configuration error formats its values") {
     CHECK(std::string(ConfigError("{} = {}", "a.b", 3).what()) == "a.b = 3");
     CHECK(int(ExitCode::config) == 2);
-    CHECK(int(ExitCode::preempted) == 75);
+    CHECK(int(ExitCode::stopped) == 75);
 }

@@ -20,7 +20,7 @@ TEST_CASE("batch loader: the samples of each step, from any sample, on any rank"
                                {.global_batch = 4, .rank = rank, .ranks = 2, .first_sample = first_sample});
             const int32_t* buffers[2] = {};
             for (int64_t step = 0; step < 9; ++step) {
-                const StepBatch batch = loader.next();
+                const StepBatch batch = loader.next().value();
                 CHECK(batch.first_sample == first_sample + step * 4);
                 CHECK(batch.num_samples == 2);
                 CHECK(batch.seq_len == 3);
@@ -53,7 +53,7 @@ TEST_CASE("batch loader: a batch stays as it is until the next call") {
     const Sampler sampler(file, {.seq_len = 2});
     BatchLoader loader(sampler, {.global_batch = 1});
     for (int32_t step = 0; step < 900; ++step) {
-        const StepBatch batch = loader.next();
+        const StepBatch batch = loader.next().value();
         std::this_thread::yield();
         REQUIRE(batch.tokens[0] == 3 * step);
         REQUIRE(batch.labels[1] == 3 * step + 2);

@@ -79,6 +79,33 @@ TEST_CASE("token file: 32 bits, documents, mask") {
     CHECK(file.is_label(2));
 }
 
+TEST_CASE("token file: what one process finds out, another maps") {
+    const auto path = folder() / "layout.h5";
+    make_hdf5(path, [](hdf5::File& file) {
+        put(file, "tokens", std::vector<uint32_t>{5, 6, 70000, 8});
+        put(file, "documents", U64{0, 3, 4});
+        put(file, "loss_mask", std::vector<uint8_t>{1, 0, 1, 1});
+    });
+    TokenFile file(path);
+    file.max_token(1);
+    const TokenFile::Layout layout = TokenFile::Layout::of_text(file.layout().text());
+    TokenFile other(path, layout);
+    CHECK(other.num_tokens() == 4);
+    CHECK(other.num_documents() == 2);
+    CHECK(other.token(2) == 70000);
+    CHECK(other.document_of(3) == 1);
+    CHECK_FALSE(other.is_label(1));
+    CHECK(other.max_token() == 70000);
+    CHECK(other.tokenizer_hash().empty());
+    TokenFile::Layout named = layout;
+    named.tokenizer_hash = "two words";
+    named.max_token.reset();
+    CHECK(TokenFile::Layout::of_text(named.text()).tokenizer_hash == "two words");
+    CHECK_FALSE(TokenFile::Layout::of_text(named.text()).max_token);
+    std::filesystem::resize_file(path, uintmax_t(layout.tokens.offset + 8));
+    CHECK_THROWS_WITH(TokenFile(path, layout), Contains("fewer than rank 0 sees"));
+}
+
 TEST_CASE("token file: a token outside the vocabulary is named with its position") {
     U16 tokens(10'000'000, 3);
     tokens[9'000'001] = 900;

@@ -2,6 +2,7 @@
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/stop_request.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/json.hpp"
@@ -295,6 +296,29 @@ TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
         CHECK((read_file(output) == read_file(folder / "whole.h5")));
     }
     CHECK(count_files(folder / "new") == 1);
+}
+
+TEST_CASE("tokenize: a run that is asked to end keeps what it has") {
+    const TemporaryFolder folder, texts;
+    std::string words;
+    while (words.size() < (3 << 20)) words += "the cat sat on the mat\n";
+    write_file(texts / "a.txt", words);
+    const Corpus corpus({texts.path()});
+    const Tokenizer tokenizer(trained().path());
+    const auto output = folder / "tokens.h5";
+    const TokenizeOptions options = {.block_bytes = 1, .save_seconds = 1e9};
+    {
+        const StopSignals signals;
+        raise(SIGUSR1);
+        CHECK_THROWS_WITH(tokenize(corpus, tokenizer, output, options),
+                          Catch::StartsWith("Stopped by SIGUSR1: what was tokenized is kept"));
+    }
+    CHECK_FALSE(std::filesystem::exists(output));
+    const Tokenized done = tokenize(corpus, tokenizer, output, options);
+    CHECK(done.resumed_tokens > 0);
+    CHECK(done.resumed_tokens < done.tokens);
+    CHECK(done.tokens == tokenize(corpus, tokenizer, folder / "whole.h5").tokens);
+    CHECK((read_file(output) == read_file(folder / "whole.h5")));
 }
 
 TEST_CASE("tokenize: two runs that make the same file wait for each other") {

@@ -52,7 +52,7 @@ Json added(const std::string& content, bool special) {
 
 }  // namespace
 
-TEST_CASE("tiktoken: merges by rank, from the left; special tokens only in prompts") {
+TEST_CASE("tiktoken: merges by rank, from the left, special tokens only in prompts") {
     const TemporaryFolder folder;
     write_file(folder / "tokenizer.model", ranks({"ab", "bc", "abc", "aa", "aaa", "xyz"}));
     write_file(folder / "tokenizer_config.json", R"({"tiktoken": "llama3"})");

@@ -344,14 +344,14 @@ TEST_CASE("adam writes nothing where the step is not finite, and rounds by globa
         const Operands before = make_operands(c, type, type), o = make_operands(c, type, type);
         Exec exec;
         StepScalars s;
-        s.finite = 0;
+        s.refusals = 1;
         s.learning_rate = 1;
         cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, {}, s);
         for (size_t i = 0; i < 3; ++i) CHECK(values_of(o[i]) == values_of(before[i]));
         for (double value : values_of(o[4])) CHECK(std::isnan(value));
 
         // two parts with their first index give what the whole gives
-        s.finite = 1;
+        s.refusals = 0;
         s.learning_rate = 1e-2;
         s.step = 7;
         AdamOptions options;

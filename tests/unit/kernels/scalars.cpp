@@ -103,7 +103,7 @@ TEST_CASE("sums are those of the elements, in double, added to what was there") 
                 }
 }
 
-TEST_CASE("the clip factor and the finite flag follow from norm and loss") {
+TEST_CASE("the clip factor, and whether a step is refused, follow from norm and loss") {
     Exec exec;
     const auto finish = [&](double squared_norm, double loss, double max_norm) {
         StepScalars s;
@@ -114,13 +114,28 @@ TEST_CASE("the clip factor and the finite flag follow from norm and loss") {
     };
     CHECK(finish(16, 1, 1).grad_norm == 4);
     CHECK(finish(16, 1, 1).clip == 1 / (4 + 1e-6));
-    CHECK(finish(16, 1, 1).finite == 1);
+    CHECK(finish(16, 1, 1).refusals == 0);
     CHECK(finish(0.25, 1, 1).clip == 1);
     CHECK(finish(1, 1, 1).clip == 1 / (1 + 1e-6));
     CHECK(finish(16, 1, 0).clip == 1);
     CHECK(finish(0, 1, 1).clip == 1);
-    CHECK(finish(infinity, 1, 1).finite == 0);
-    CHECK(finish(nan_value, 1, 1).finite == 0);
-    CHECK(finish(1, infinity, 1).finite == 0);
-    CHECK(finish(1, nan_value, 1).finite == 0);
+    CHECK(finish(infinity, 1, 1).refusals == 1);
+    CHECK(finish(nan_value, 1, 1).refusals == 1);
+    CHECK(finish(1, infinity, 1).refusals == 1);
+    CHECK(finish(1, nan_value, 1).refusals == 1);
+    const auto limited = [&](double squared_norm, double loss, double norm_limit, double loss_limit) {
+        StepScalars s;
+        s.squared_norm = squared_norm;
+        s.loss = loss;
+        s.norm_limit = norm_limit;
+        s.loss_limit = loss_limit;
+        s.refusals = 7;
+        cpu_kernels().finish_norm(exec, s, 1);
+        return s.refusals;
+    };
+    CHECK(limited(16, 3, 4, 3) == 0);
+    CHECK(limited(16, 3, std::nextafter(4, 0), 3) == 1);
+    CHECK(limited(16, 3, 4, std::nextafter(3, 0)) == 1);
+    CHECK(limited(infinity, 3, infinity, infinity) == 1);
+    CHECK(limited(16, 3, nan_value, 3) == 1);
 }

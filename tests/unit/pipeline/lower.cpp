@@ -67,7 +67,7 @@ TEST_CASE("two ranks, one micro-batch") {
     CHECK(lowered.rows[0][0][0].peer == -1);
 }
 
-TEST_CASE("stages on one rank exchange nothing; a pair is not torn apart") {
+TEST_CASE("stages on one rank exchange nothing, and a pair is not torn apart") {
     CHECK(csv_text(lower(table_of("LoopedBFS", 1, 2, 2))) == csv_text(table_of("LoopedBFS", 1, 2, 2)));
     const Timetable lowered = lower(table_of("DualPipeV", 2, 4, 2));
     CHECK(csv_text(lowered).find("2SEND_F") != std::string::npos);

@@ -145,7 +145,7 @@ TEST_CASE("times of a hand-written table, with times of one's own") {
     CHECK(s.peak_owed_weights == std::vector<int>{1, 1});
 }
 
-TEST_CASE("a pair runs one after the other, each as soon as it can; both must be able to start") {
+TEST_CASE("a pair runs one after the other, each as soon as it can, and both must be able to start") {
     // its backward could start at once, its forward waits
     const Simulation s = simulate(table_of("DualPipeV", 2, 4, 2));
     CHECK(s.makespan == 25);

@@ -33,7 +33,7 @@ double peak(int threads, Dtype dtype, const std::string& cpu, const std::filesys
 
 }  // namespace
 
-TEST_CASE("peaks of GPUs are dense figures of the compute type; an unknown one has none") {
+TEST_CASE("peaks of GPUs are dense figures of the compute type, and an unknown one has none") {
     struct Known {
         const char* name;
         double bf16, f32;

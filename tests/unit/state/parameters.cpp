@@ -222,7 +222,7 @@ TEST_CASE("gradients and statistics are in f64 for f64 and f32 otherwise") {
 TEST_CASE("the scalars of a step begin as a step without clipping") {
     const StepState state;
     CHECK(state.scalars().clip == 1);
-    CHECK(state.scalars().finite == 1);
+    CHECK(state.scalars().refusals == 0);
     CHECK(state.scalars().loss == 0);
     CHECK(state.scalars().step == 0);
     state.scalars().loss = 2;

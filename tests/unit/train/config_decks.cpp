@@ -145,6 +145,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         {"checkpoint.load_step", "checkpoint.enable = true\n"},
         {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
         {"checkpoint.exclude_from_loading", "checkpoint.enable = true\n"},
+        {"guards.on_mismatch", "guards.compare_replicas_interval = 10\n"},
         {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
         {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},
     };
@@ -181,6 +182,8 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"rowwise\"",
                           "\"staged\"",
                           "\"own\"",
+                          "\"1-12:00:00\"",
+                          "\"rewind\"",
                           "\"op\""};
         INFO(option.name);
         bool changed = false;

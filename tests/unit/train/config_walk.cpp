@@ -55,7 +55,8 @@ const std::vector<Walk> table = {
         "memory_snapshot_max_entries=1"}},
     {"profiling", idle, {"profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1"}},
     {"profiler", idle, {"profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1"}},
-    {"metrics", works, {"log_freq=1", "disable_color_printing=true", "enable_color_printing=false"}},
+    {"metrics", works, {"log_freq=1", "disable_color_printing=true", "enable_color_printing=false", "straggler_freq=7",
+        "straggler_percent=1"}},
     {"metrics",
      works,
      {"enable_tensorboard=true", "save_tb_folder=x", "save_for_all_ranks=true", "rank_0_only=false"}},
@@ -81,7 +82,7 @@ const std::vector<Walk> table = {
         "max_norm=2", "steps=5", "shuffle=true", "document_mask=true", "threads=2", "dataset_weights=0.3,0.7",
         "dtype=bfloat16", "mixed_precision_param=float32", "max_context_length=64",
         "num_tokens_per_microbatch_per_dp_rank=4096", "num_tokens_per_train_step=32768",
-        "disable_cuda_graphs=true", "enable_cpu_offload=true"}},
+        "disable_cuda_graphs=true", "enable_cpu_offload=true", "max_wall_time=1-12:00:00"}},
     {"training", idle, {"gc_freq=5", "gc_debug=true", "dataloader.num_workers=2",
         "dataloader.persistent_workers=true", "dataloader.pin_memory=true", "dataloader.prefetch_factor=2",
         "dataloader.prefetch_buffer_size=2", "dataloader.infinite=false", "img_size=128",
@@ -113,7 +114,7 @@ const std::vector<Walk> table = {
         "context_parallel_rotate_method=alltoall", "context_parallel_rotate_method=heads"}},
     {"parallelism", refused, {"expert_parallel_degree=2", "context_parallel_load_balancer=ptrr"}},
     {"parallelism", retired, {"pipeline_parallel_microbatches=2", "num_pp_microbatches=2", "pipeline_parallel_split_points=x"}},
-    {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "folder=x", "interval=5", "initial_load_path=/x",
+    {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "walltime_margin=60", "folder=x", "interval=5", "initial_load_path=/x",
         "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
         "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
         "enable_first_step_checkpoint=true", "load_only=true", "create_seed_checkpoint=true", "async_mode=async",
@@ -121,6 +122,8 @@ const std::vector<Walk> table = {
     {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "interval_type=seconds"}},
     {"checkpoint", idle, {"enable_ft_dataloader_checkpoints=true"}},
     {"checkpoint", so, {"interval_type=steps"}},
+    {"guards", works, {"loss_spike=skip", "loss_spike=rewind", "spike_window=64", "spike_z_score=5", "spike_patience=3",
+        "snapshot_interval=20", "compare_replicas_interval=100", "on_mismatch=rewind"}},
     {"activation_checkpoint", works, {"mode=selective", "mode=full", "mode=memory_budget", "selective_ac_option=op",
         "memory_budget=0.4"}},
     {"activation_checkpoint", idle, {
@@ -129,9 +132,9 @@ const std::vector<Walk> table = {
         "debug=true"}},
     {"compile", idle, {"enable=true", "components=loss", "backend=x"}},
     {"compile", works, {"enable_async_tensor_parallel=true"}},
-    {"comm", works, {"transport=nccl", "init_timeout_seconds=1", "train_timeout_seconds=1"}},
-    {"comm", idle, {"trace_buf_size=1", "save_traces_folder=x",
-        "save_traces_file_prefix=x", "mode=torchcomms"}},
+    {"comm", works, {"transport=nccl", "init_timeout_seconds=1", "train_timeout_seconds=1",
+        "save_traces_folder=x", "save_traces_file_prefix=x"}},
+    {"comm", idle, {"trace_buf_size=1", "mode=torchcomms"}},
     {"comm", so, {"mode=default"}},
     {"comm", refused, {"mode=fake_backend", "mode=local_tensor"}},
     {"validation", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "dataset_weights=1,2",
@@ -186,6 +189,7 @@ std::vector<std::string> beside(const std::string& name) {
         return {"--checkpoint.enable"};
     if (name == "parallelism.expert_tensor_parallel_degree")
         return {"--parallelism.tensor_parallel_degree=2"};
+    if (name == "guards.on_mismatch") return {"--guards.compare_replicas_interval=10"};
     if (name == "training.dataset_weights") return {"--training.dataset_path=a,b"};
     if (name == "validation.dataset_weights" || name == "validation.seq_len" || name == "validator.seq_len")
         return {"--validation.dataset_path=a,b"};

@@ -35,8 +35,9 @@ ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
     engine.decoder().parameters().initialise(5, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
     Evaluator evaluator(config, sampler);
-    const ValidationMetrics first = evaluator.run(engine);
-    CHECK(evaluator.run(engine).loss == first.loss);
+    const ValidationMetrics first = evaluator.run(engine, [] { return true; }).value();
+    CHECK_FALSE(evaluator.run(engine, [] { return false; }));
+    CHECK(evaluator.run(engine, [] { return true; })->loss == first.loss);
     return first;
 }
 

@@ -136,27 +136,48 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     const TemporaryFolder folder;
     const auto path = folder / "metrics.jsonl";
     {
-        MetricsFile file(path, 0);
+        MetricsFile file(path, {});
         for (int64_t step : {1, 2, 3, 4}) file.write(line_of(step));
         CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");  // at once
     }
     write_file(path, read_file(path) + "{\"step\":5,\"lo");
     {
-        MetricsFile file(path, 2);
+        MetricsFile file(path, {.step = 2});
         CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n");
         file.write(line_of(3));
     }
     CHECK(read_file(path) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
     // a last line cut short is dropped even where the run resumes behind it
     write_file(path, "{\"step\":1}\nnonsense\n{\"loss\":1}\n{\"step\":2");
-    { const MetricsFile file(path, 100); }
+    { const MetricsFile file(path, {.step = 100}); }
     CHECK(read_file(path) == "{\"step\":1}\n");
-    { const MetricsFile file(path, 0); }
+    { const MetricsFile file(path, {}); }
     CHECK(read_file(path).empty());
     CHECK_FALSE(std::filesystem::exists(folder / "metrics.jsonl.part"));
-    CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", 0), SystemError);
-    CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", 0),
+    CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", {}), SystemError);
+    CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", {}),
                       Catch::Contains("absent/metrics.jsonl.part: No such file or directory"));
+}
+
+TEST_CASE(
+    "metrics: events stay where the run goes back behind them, a validation that was cut short comes again") {
+    const TemporaryFolder folder;
+    const auto path = folder / "metrics.jsonl";
+    const std::string steps = "{\"step\":1}\n{\"step\":2}\n",
+                      validation = "{\"step\":2,\"validation_loss\":3}\n",
+                      first = "{\"step\":3,\"event\":\"loss_spike\",\"event_number\":1}\n",
+                      second = "{\"step\":3,\"event\":\"loss_spike\",\"event_number\":2}\n";
+    const auto kept = [&](const MetricsFile::Past& past) {
+        write_file(path, steps + validation + first + "{\"step\":3}\n" + second);
+        const MetricsFile file(path, past);
+        return read_file(path);
+    };
+    CHECK(kept({.step = 2}) == steps + validation);
+    CHECK(kept({.step = 2, .events = 1}) == steps + validation + first);
+    CHECK(kept({.step = 2, .events = 2}) == steps + validation + first + second);
+    CHECK(kept({.step = 2, .events = 1, .validation_is_left = true}) == steps + first);
+    CHECK(kept({.step = 3, .events = 2, .validation_is_left = true}) ==
+          steps + validation + first + "{\"step\":3}\n" + second);
 }
 
 TEST_CASE("metrics: rates are means since the line before") {

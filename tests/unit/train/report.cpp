@@ -119,13 +119,18 @@ size_t columns_of(const std::string& line) {
 
 TEST_CASE("report: what is read of a run") {
     const TemporaryFolder folder;
-    const std::string path = make_run(
-        folder / "a", step_line(1, 8) + validation_line(1, 8.5) + step_line(2, 7) + step_line(2, 6.5),
-        "[training]\nsteps = 2\n");
+    const std::string path =
+        make_run(folder / "a",
+                 step_line(1, 8) + validation_line(1, 8.5) + step_line(2, 7) + step_line(2, 6.5) +
+                     "{\"step\":2,\"event\":\"loss_spike\",\"value\":9}\n{\"step\":2,\"gpu_throttle\":"
+                     "\"power cap\"}\n",
+                 "[training]\nsteps = 2\n");
     const RunData run = read_runs({path}).at(0);
     CHECK(run.name == "a");
     CHECK(run.of("loss") == MetricSeries{{1, 8}, {2, 6.5}});  // the later of two
     CHECK(run.of("validation_loss") == MetricSeries{{1, 8.5}});
+    CHECK(run.of("value").empty());                                   // of an event
+    CHECK(run.of("gpu_throttle").empty());                            // no number
     CHECK(run.of("memory_gib") == MetricSeries{{1, 0.5}, {2, 0.5}});  // not that of the validation
     CHECK(run.of("mfu").empty());
     CHECK(run.of("absent").empty());
@@ -347,4 +352,46 @@ TEST_CASE("report: a file that cannot be written is named") {
                       Contains("absent/a.html.part: No such file or directory"));
     fs::create_directories(folder / "folder/inside");
     CHECK_THROWS_AS(write_report(folder / "folder", "x"), SystemError);
+}
+
+TEST_CASE("report: what the wall time of all starts went to") {
+    const TemporaryFolder folder;
+    make_run(folder / "a", losses(20));
+    make_run(folder / "b", losses(20));
+    const auto line = [](double start, double time, int64_t step, double start_up, double steps) {
+        return fmt::format(R"({{"start":{},"time":{},"step":{},"start_up_s":{},"step_s":{},"data_s":0,)"
+                           R"("validation_s":0,"saving_s":0}})"
+                           "\n",
+                           start, time, step, start_up, steps);
+    };
+    write_file(folder / "a/goodput.jsonl", line(100, 105, 0, 5, 0) + line(100, 150, 20, 5, 45) +
+                                               line(170, 180, 10, 10, 0) + line(170, 200, 20, 10, 20));
+    const auto paths = [&](const char* name) { return (folder / name).string(); };
+    const std::vector<RunData> one = read_runs({paths("a")}), both = read_runs({paths("a"), paths("b")});
+    CHECK(one[0].goodput.starts == 2);
+    CHECK(both[1].goodput.starts == 0);
+    const std::string text = report_text(one, 80, false), html = report_html(one);
+    CHECK_THAT(text, Contains("goodput, of the wall time") && Contains("42.5 % of 1 m 40 s") &&
+                         Contains("\n"
+                                  "Wall time\n"
+                                  "Goodput 42.5 %") &&
+                         Contains("\u2588 useful steps 42.5 %  + start-up 15.0 %  x repeated steps 22.5 %  - "
+                                  "between starts 20.0 %\n"));
+    CHECK(count_of("\u2588", text) >= 34 + 1);
+    CHECK(is_balanced(html));
+    CHECK(count_of("<div class=\"bar\">", html) == 1);
+    CHECK_THAT(html, Contains("width:42.50%") && Contains("between starts 20.0 %"));
+    CHECK(count_of("<div class=\"bar\">", report_html(both)) == 1);
+    CHECK_THAT(report_html(read_runs({paths("b")})), !Contains("<div class=\"bar\">"));
+}
+
+TEST_CASE("report: words in metrics.jsonl are no series") {
+    const TemporaryFolder folder;
+    const std::string run = make_run(
+        folder / "a", R"({"step":1,"loss":2,"gpu_throttle":"thermal"})"
+                      "\n"
+                      R"({"step":1,"straggler_phase":"compute","straggler_ms":12.5,"straggler_group":[1,3]})"
+                      "\n");
+    const std::vector<RunData> runs = read_runs({run});
+    CHECK(runs[0].fields == std::vector<std::string>{"loss", "straggler_ms"});
 }

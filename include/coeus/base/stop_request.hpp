@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// That this process is to end in order: asked for by SIGUSR1, SIGUSR2 or SIGTERM, or since its time is over;
+// looked at at safe points.
+#pragma once
+
+#include <string>
+
+namespace coeus {
+
+/// While it lives the first such signal is noted and the program goes on. Another one ends the process at
+/// once with exit code 75, unless it comes within a second: a launcher and a scheduler may both pass on the
+/// same. Where the file that COEUS_STOP_FILE names is there when it begins, that is a request too: a job
+/// script writes it when a signal came before there was a process to pass it on to. One at a time.
+class StopSignals {
+public:
+    StopSignals();
+    ~StopSignals();
+    StopSignals(const StopSignals&) = delete;
+    StopSignals& operator=(const StopSignals&) = delete;
+};
+
+/// What a process is asked to stop by: 0: by nothing; a signal; or out_of_time.
+using StopReason = int;
+constexpr StopReason out_of_time = 1000;  // larger than any signal's number
+
+/// A signal before the time.
+StopReason stop_request();
+/// By another thread. False: forgotten.
+void note_out_of_time(bool is_over);
+/// "SIGTERM", "the end of the job's time"; "" of 0.
+std::string text_of(StopReason reason);
+/// Throws StoppedError where a stop was asked for; `state`: what the next start finds, "what was tokenized is
+/// kept".
+void end_if_requested(const char* state);
+
+}  // namespace coeus

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus info --build: what the program was built with, and what it finds here.
+#include "../built_with.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "kinds.hpp"
+
+namespace coeus::apps {
+
+void show_build() {
+    fmt::print("coeus {}\n", version());
+    for (const auto& [name, text] : built_with()) info_line(name, text);
+    info_line("MPI found here", MpiRuntime::library_version());
+}
+
+}  // namespace coeus::apps

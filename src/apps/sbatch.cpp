@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus sbatch DECK --machine hyak --nodes 4 ...: prints a job script for Slurm that trains this deck, whole
+// in one file, once deck and mesh are found valid for its ranks. It is train.sbatch of the machine's folder
+// in jobscripts, with other values in its #SBATCH lines, and what it sources in place of the lines that
+// source it.
+#include "sbatch.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/base/wall_time.hpp"
+#include "coeus/train/flags.hpp"
+#include "coeus/train/setup.hpp"
+#include "deck_arguments.hpp"
+#include "jobscripts.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <regex>
+
+namespace coeus::apps {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* script_name = "/train.sbatch";
+// by their own name in Slurm; as they are given, or as the machine's script has them
+constexpr const char* passed_on[] = {"nodes", "gpus-per-node", "ntasks-per-node", "cpus-per-task",
+                                     "mem",   "time",          "partition",       "account",
+                                     "qos",   "constraint",    "job-name"};
+
+std::vector<std::string> machines() {
+    std::vector<std::string> names;
+    for (const auto& [path, content] : jobscripts())
+        if (path.ends_with(script_name)) names.push_back(path.substr(0, path.find('/')));
+    return names;
+}
+
+Flags sbatch_flags() {
+    Flags flags(
+        "sbatch", "DECK --machine MACHINE [--section.option=value ...]", "a deck",
+        "Prints a job script for Slurm that trains the deck, saves and is queued again before its time is\n"
+        "over or when it is preempted, and goes on. Deck and mesh are checked as by a dry run. What is not\n"
+        "given is as in the machine's own script, jobscripts/MACHINE/train.sbatch.");
+    flags.add("machine", "MACHINE", "", join(machines(), ", "))
+        .add("nodes", "N", "", "nodes")
+        .add("gpus-per-node", "[TYPE:]G", "", "GPUs of each node, a task for each; 0: a run on CPUs")
+        .add("ntasks-per-node", "N", "", "tasks of each node, of a run on CPUs")
+        .add("cpus-per-task", "N", "", "cores of each task")
+        .add("mem", "SIZE", "", "memory of each node, as 128G; 0: all")
+        .add("time", "TIME", "", "MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
+        .add("partition", "NAME", "", "partition, or several with commas")
+        .add("account", "NAME", "", "account")
+        .add("qos", "NAME", "", "quality of service")
+        .add("constraint", "LIST", "", "features that the nodes must have")
+        .add("job-name", "NAME", "", "default: the deck's name");
+    return flags;
+}
+
+// The value of an #SBATCH line.
+std::optional<std::string> directive(const std::string& script, const std::string& name) {
+    std::smatch match;
+    const std::regex line("(?:^|\n)#SBATCH --" + name + "=([^\n]*)");
+    if (!std::regex_search(script, match, line)) return std::nullopt;
+    return match[1].str();
+}
+
+void remove_directive(std::string& script, const std::string& name) {
+    script = std::regex_replace(script, std::regex("\n#SBATCH --" + name + "=[^\n]*"), "");
+}
+
+void set_directive(std::string& script, const std::string& name, const std::string& value) {
+    const std::string line = "\n#SBATCH --" + name + "=", first = "\n#SBATCH";
+    const size_t at = script.find(line);
+    if (at == std::string::npos) return void(script.insert(script.find(first), line + value));
+    const size_t begin = at + line.size();
+    script.replace(begin, script.find('\n', begin) - begin, value);
+}
+
+void check_values(const Flags& flags) {
+    for (const char* name : {"nodes", "ntasks-per-node", "cpus-per-task"})
+        if (flags.given(name)) flags.integer(name, 1, 1 << 20);
+    if (flags.given("time") && !seconds_of_wall_time(flags.text("time")))
+        throw ConfigError(
+            "coeus sbatch: --time must be MINUTES, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS, or "
+            "DAYS-HOURS:MINUTES:SECONDS, such as 24:00:00, is \"{}\"",
+            flags.text("time"));
+    for (const char* name : passed_on)
+        if (flags.given(name) &&
+            (flags.text(name).empty() || flags.text(name).find_first_of(" \t\n\"'") != std::string::npos))
+            throw ConfigError("coeus sbatch: --{} must be one word, is \"{}\"", name, flags.text(name));
+}
+
+// "4" and "a100:4" are 4.
+int64_t gpus_of(const std::string& text) {
+    static const std::regex form("(?:[A-Za-z][A-Za-z0-9_.-]*:)?([0-9]{1,4})");
+    std::smatch match;
+    if (!std::regex_match(text, match, form))
+        throw ConfigError(
+            "coeus sbatch: --gpus-per-node must be a number, or TYPE:NUMBER as a100:4, is \"{}\"", text);
+    return std::stoll(match[1]);
+}
+
+// Before the end of its time a job saves and is queued again: with less time than that it would do nothing
+// else.
+void check_time(const std::string& script) {
+    const auto time = seconds_of_wall_time(directive(script, "time").value_or(""));
+    const std::string signal = directive(script, "signal").value_or("");
+    const size_t at = signal.find('@');
+    if (!time || at == std::string::npos) return;
+    constexpr double resolution = 60;  // Slurm may signal so much earlier
+    const double before_end = std::stod(signal.substr(at + 1)), least = 2 * before_end + resolution;
+    if (*time < least)
+        throw ConfigError(
+            "coeus sbatch: --time={}: the job is told to save {:.0f} seconds before its time is over "
+            "(--signal in the "
+            "machine's script), and would hardly train; the nearest valid value is {:.0f}",
+            directive(script, "time").value(), before_end, std::ceil(least / 60));
+}
+
+// A task for each GPU. Returns whether there are GPUs.
+bool set_tasks(std::string& script, const Flags& flags) {
+    const bool tasks_given = flags.given("ntasks-per-node");
+    const std::string own = directive(script, "gpus-per-node").value_or("0");
+    const std::string gpus = flags.given("gpus-per-node") ? flags.text("gpus-per-node")
+                             : tasks_given                ? "0"
+                                                          : own;
+    const int64_t count = gpus_of(gpus);
+    if (count == 0) {
+        remove_directive(script, "gpus-per-node");
+        return false;
+    }
+    if (tasks_given && flags.integer("ntasks-per-node", 1) != count)
+        throw ConfigError(
+            "coeus sbatch: --ntasks-per-node={} with --gpus-per-node={}: each GPU has a task of its own; "
+            "leave "
+            "--ntasks-per-node out",
+            flags.text("ntasks-per-node"), gpus);
+    set_directive(script, "gpus-per-node", gpus);
+    set_directive(script, "ntasks-per-node", std::to_string(count));
+    return true;
+}
+
+int64_t ranks_of(const std::string& script) {
+    return std::stoll(directive(script, "nodes").value()) *
+           std::stoll(directive(script, "ntasks-per-node").value());
+}
+
+// Every line ". "$jobscripts/FILE"" as that file, without its licence.
+std::string with_sourced_files(const std::string& script) {
+    static const std::regex source("(?:^|\n)\\. \"\\$jobscripts/([^\"]*)\"(?=\n)"),
+        other("\njobscripts=[^\n]*");
+    std::string result;
+    std::string rest = std::regex_replace(script, other, "");
+    for (std::smatch match; std::regex_search(rest, match, source); rest = match.suffix()) {
+        const std::string& file = jobscripts().at(match[1]);
+        result += match.prefix().str() + "\n" + file.substr(file.find('\n') + 1);
+    }
+    return result + rest;
+}
+
+std::string one_word(const std::string& text) {
+    return std::regex_replace(text, std::regex("[^A-Za-z0-9_.+-]"), "_");
+}
+
+std::string in_shell(const std::string& word) {
+    if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=+:,-") ==
+        std::string::npos)
+        return word;
+    return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
+}
+
+// This program, or how it was started, as a bundle says.
+std::string program() {
+    if (const char* given = std::getenv("COEUS")) return given;
+    return fs::read_symlink("/proc/self/exe").string();
+}
+
+// What a dry run says, as comments.
+std::string as_comments(const std::vector<std::string>& lines) {
+    return "# " + std::regex_replace(join(lines, "\n"), std::regex("\n"), "\n# ") + "\n";
+}
+
+}  // namespace
+
+void sbatch_help() {
+    sbatch_flags().print_help();
+}
+
+int sbatch(const Arguments& arguments) {
+    const DeckArguments split = split_deck_arguments(arguments);
+    Flags flags = sbatch_flags();
+    flags.parse(split.own);
+    if (flags.words().size() != 1)
+        throw ConfigError(
+            "coeus sbatch takes one deck, not {}; options of the deck have the form "
+            "--section.option=value",
+            join(flags.words(), ", "));
+    flags.required("machine");
+    const std::string machine = flags.choice("machine", machines());
+    check_values(flags);
+
+    const std::string& deck = flags.words()[0];
+    std::string script = jobscripts().at(machine + script_name);
+    for (const char* name : passed_on)
+        if (flags.given(name)) set_directive(script, name, flags.text(name));
+    if (!flags.given("job-name")) set_directive(script, "job-name", one_word(fs::path(deck).stem().string()));
+    Arguments training = Arguments{deck};
+    training.insert(training.end(), split.deck.begin(), split.deck.end());
+    check_time(script);
+    const bool has_gpus = set_tasks(script, flags);
+    Arguments asked = training;
+    asked.push_back("--dry_run");
+    if (has_gpus && parse_command_line(asked).config.device == "cpu")
+        throw ConfigError(
+            "device = \"cpu\": the job has GPUs; give --gpus-per-node=0, or leave --device=cpu out");
+    // a GPU that is not found is to be an error
+    if (has_gpus) training.emplace_back("--device=cuda");
+
+    Arguments planning = training;
+    planning.push_back("--dry_run");
+    const CommandLine command_line = parse_command_line(planning);
+    if (!has_gpus && command_line.config.device == "cuda")
+        throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
+    const std::vector<std::string> plan = dry_run_lines(command_line, int(ranks_of(script)));
+
+    std::string command;  // of one line, as the comment is
+    for (const std::string& word : arguments)
+        command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));
+    // in place of the line on how the script itself is used
+    const size_t usage = script.find("\n# sbatch ") + 1;
+    script.replace(usage, script.find('\n', usage) + 1 - usage,
+                   "# Made by: coeus sbatch " + command + "\n" + as_comments(plan));
+    std::string line = "set --";
+    for (const std::string& word : training) line += " " + in_shell(word);
+    line += " \"$@\"";
+    const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH"));
+    script.insert(behind_header + 1, "\n" + line + "\nCOEUS=${COEUS:-" + program() + "}\n");
+    std::fputs(with_sourced_files(script).c_str(), stdout);
+    return 0;
+}
+
+}  // namespace coeus::apps

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "commands.hpp"
+
+namespace coeus::apps {
+
+int sbatch(const Arguments& arguments);
+void sbatch_help();
+
+}  // namespace coeus::apps

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/stop_request.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/flight_recorder.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
+
+namespace coeus {
+
+namespace {
+
+constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM};
+constexpr int64_t same_notice_ns = 1'000'000'000;
+
+std::atomic<StopReason> noted = 0;
+std::atomic<bool> time_is_over = false, asked_before = false;
+std::atomic<int64_t> noted_at = 0;
+std::array<struct sigaction, signals.size()> earlier;
+FlightRecorder::Notes* notes = nullptr;
+
+int64_t nanoseconds() {
+    timespec now = {};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Only what a signal's handler may call.
+void note(int signal) {
+    const int64_t now = nanoseconds();
+    int none = 0;
+    if (noted.compare_exchange_strong(none, signal)) {
+        noted_at = now;
+        return;
+    }
+    if (noted_at == 0 || now - noted_at < same_notice_ns) return;
+    constexpr std::string_view message =
+        "\ncoeus: a second signal: ended at once, with nothing saved since the last checkpoint\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
+    notes->left = 1;  // others must not take it for a death
+    _exit(int(ExitCode::stopped));
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+    noted = 0;
+    noted_at = 0;
+    notes = &FlightRecorder::own().notes();
+    const char* file = std::getenv("COEUS_STOP_FILE");
+    asked_before = file && access(file, F_OK) == 0;
+    struct sigaction action = {};
+    action.sa_handler = note;
+    action.sa_flags = SA_RESTART;  // no call of MPI or HDF5 is cut short
+    for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &earlier[i]);
+}
+
+StopSignals::~StopSignals() {
+    for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &earlier[i], nullptr);
+    noted = 0;
+    asked_before = false;
+}
+
+StopReason stop_request() {
+    if (const StopReason signal = noted) return signal;
+    return asked_before ? SIGUSR1 : time_is_over ? out_of_time : 0;
+}
+
+void note_out_of_time(bool is_over) {
+    time_is_over = is_over;
+}
+
+std::string text_of(StopReason reason) {
+    switch (reason) {
+        case 0: return "";
+        case out_of_time: return "the end of the job's time";
+        case SIGUSR1: return "SIGUSR1";
+        case SIGUSR2: return "SIGUSR2";
+        case SIGTERM: return "SIGTERM";
+        default: return fmt::format("signal {}", reason);
+    }
+}
+
+void end_if_requested(const char* state) {
+    if (const StopReason reason = stop_request())
+        throw StoppedError(fmt::format("Stopped by {}: {}", text_of(reason), state));
+}
+
+}  // namespace coeus

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/job/job_end.hpp"
+
+#include "coeus/base/stop_request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+// What a command prints first, without its end of line; "" where it fails.
+std::string first_line(const std::string& command) {
+    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "re"), pclose);
+    std::array<char, 256> line = {};
+    if (!pipe || !std::fgets(line.data(), int(line.size()), pipe.get())) return "";
+    std::string text = line.data();
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+    return text;
+}
+
+// Of digits alone: what it is put into is a shell's line.
+bool is_number(const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// "" outside of Slurm. By the number of an array squeue would name the ends of all its tasks.
+std::string own_job() {
+    const auto number = [](const char* variable) {
+        const char* text = std::getenv(variable);
+        return text && is_number(text) ? std::string(text) : "";
+    };
+    const std::string array = number("SLURM_ARRAY_JOB_ID"), task = number("SLURM_ARRAY_TASK_ID");
+    return array.empty() || task.empty() ? number("SLURM_JOB_ID") : array + "_" + task;
+}
+
+}  // namespace
+
+std::optional<double> slurm_job_end() {
+    const std::string job = own_job();
+    if (job.empty()) return std::nullopt;
+    const std::string end = first_line("SLURM_TIME_FORMAT=%s timeout 20 squeue --noheader --jobs=" + job +
+                                       " --format=%e 2>/dev/null");
+    if (is_number(end)) return std::stod(end);
+    // in a container there may be no squeue: what the job script was told when it began
+    const char* told = std::getenv("COEUS_JOB_END");
+    return told && is_number(told) ? std::optional(std::stod(told)) : std::nullopt;
+}
+
+double JobEnd::epoch_seconds() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+struct JobEnd::State {
+    Options options;
+    double margin;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<double> told;
+    int64_t asked, answered = 0;
+    bool ending = false, asking = false;
+
+    std::optional<double> left() const {
+        std::optional<double> end = told;
+        if (options.wall_seconds) {
+            const double own = options.start + *options.wall_seconds;
+            end = end ? std::min(*end, own) : own;
+        }
+        return end ? std::optional(*end - options.now()) : std::nullopt;
+    }
+
+    void ask(std::unique_lock<std::mutex>& lock) {
+        const int64_t question = asked;
+        asking = true;
+        lock.unlock();
+        const std::optional<double> end = options.ask();
+        lock.lock();
+        asking = false;
+        // no answer says nothing new: a scheduler may be restarting
+        if (end) told = end;
+        answered = question;
+        changed.notify_all();
+    }
+
+    void loop() {
+        std::unique_lock lock(mutex);
+        while (!ending) {
+            if (options.ask) ask(lock);
+            if (ending) return;
+            const double enough = left().value_or(options.ask_every + margin) - margin;
+            if (enough <= 0) note_out_of_time(true);
+            const double pause = enough > 0 ? std::min(enough, options.ask_every) : options.ask_every;
+            changed.wait_for(lock, std::chrono::duration<double>(pause),
+                             [&] { return ending || asked > answered; });
+        }
+    }
+};
+
+JobEnd::JobEnd(Options options, double margin)
+    : state_(new State{.options = std::move(options), .margin = margin}) {
+    state_->asked = state_->options.ask ? 1 : 0;
+    if (state_->options.ask || state_->options.wall_seconds)
+        thread_ = std::thread([state = state_] { state->loop(); });
+}
+
+JobEnd::~JobEnd() {
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->ending = true;
+        if (state_->asking) thread_.detach();
+    }
+    state_->changed.notify_all();
+    if (thread_.joinable()) thread_.join();
+    note_out_of_time(false);
+}
+
+std::optional<double> JobEnd::seconds_left() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->left();
+}
+
+void JobEnd::ask_again(double seconds) {
+    State& state = *state_;
+    if (!state.options.ask) return;
+    std::unique_lock lock(state.mutex);
+    const int64_t question = ++state.asked;
+    state.changed.notify_all();
+    state.changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                           [&] { return state.answered >= question; });
+}
+
+}  // namespace coeus

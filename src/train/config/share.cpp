@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line on all ranks, as rank 0 read it: the effective deck as text, and what is beside it. So
+// thousands of ranks do not all open the same few files.
+#include "coeus/comm/together.hpp"
+#include "coeus/file/toml.hpp"
+#include "value.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace coeus {
+
+namespace {
+
+using namespace config;
+
+// "" where it cannot be read, which is said when it is needed.
+std::string read_if_there(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return path.empty() || !file ? "" : std::string{std::istreambuf_iterator<char>(file), {}};
+}
+
+Words packed(const CommandLine& line) {
+    Words texts = {deck_text(line.config), line.config.job.config_file,
+                   line.config.parallelism.schedule_table, line.dry_run ? "dry" : "",
+                   std::to_string(line.ranks)};
+    texts.insert(texts.end(), line.notices.begin(), line.notices.end());
+    return texts;
+}
+
+CommandLine unpacked(const Words& texts) {
+    CommandLine line;
+    std::vector<Setting> given;
+    for (TomlEntry& entry : parse_toml(texts[0], "the effective deck"))
+        given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
+    Settings settings;
+    add_layer(std::move(given), settings);
+    for (const Option& option : options())
+        if (const auto setting = settings.find(option.name); setting != settings.end())
+            assign(option, setting->second, line.config);
+    line.config.job.config_file = texts[1];
+    line.config.parallelism.schedule_table = texts[2];
+    line.dry_run = !texts[3].empty();
+    line.ranks = std::stoi(texts[4]);
+    line.notices.assign(texts.begin() + 5, texts.end());
+    return line;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks) {
+    CommandLine line;
+    on_first_rank(ranks, [&] {
+        line = parse_command_line(arguments);
+        Config::Parallelism& p = line.config.parallelism;
+        p.schedule_table = read_if_there(p.pipeline_parallel_schedule_csv);
+    });
+    const Words texts = broadcast_texts(ranks, ranks.rank() == 0 ? packed(line) : Words{});
+    together(ranks, [&] {
+        if (ranks.rank() > 0) line = unpacked(texts);
+    });
+    return line;
+}
+
+}  // namespace coeus

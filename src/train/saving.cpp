@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/saving.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/device/named_range.hpp"
+#include "coeus/io/convert_weights.hpp"
+#include "coeus/train/model_setup.hpp"
+#include "coeus/train/pretrained.hpp"
+
+#include <filesystem>
+#include <utility>
+
+namespace coeus {
+
+Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
+               Engine& engine)
+    : config_(config),
+      model_(model),
+      folder_(folder),
+      world_(mesh.world()),
+      replicas_(mesh[dp_replicate]),
+      engine_(engine),
+      files_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
+             config.checkpoint.files) {}
+
+int64_t Saving::full_state_bytes() const {
+    const Parameters& parameters = engine_.decoder().parameters();
+    return 3 * parameters.count() * size_of(parameters.types().master);  // with both moments
+}
+
+std::vector<CheckpointTensor> Saving::weights() const {
+    return checkpoint_tensors(engine_.decoder().parameters(), replicas_, false);
+}
+
+std::vector<CheckpointTensor> Saving::full_state() const {
+    return checkpoint_tensors(engine_.decoder().parameters(), replicas_, true);
+}
+
+void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {
+    noted_ = std::move(noted);
+    if (saves_beside(config_)) beside_.emplace(files_, world_, full_state(), engine_.exec());
+}
+
+void Saving::wait_for_copies() {
+    if (beside_) beside_->wait_for_copies();
+}
+
+bool Saving::is_due(int64_t step) const {
+    const auto& options = config_.checkpoint;
+    return saves() && (step == config_.training.steps || step % options.interval == 0 ||
+                       (step == 1 && options.enable_first_step_checkpoint));
+}
+
+void Saving::after_step(const TrainRecord& train) {
+    if (!saves()) return;
+    if (beside_) note(beside_->poll());
+    if (!is_due(train.step)) return;
+    const bool last = train.step == config_.training.steps;
+    if (last || !beside_) {
+        save_now(train);
+        if (last && config_.checkpoint.last_save_model_only) export_model(train);
+        return;
+    }
+    const NamedRange range("save_checkpoint");
+    finish();
+    beside_->begin(train);
+}
+
+bool Saving::save_now(const TrainRecord& train) {
+    if (!saves()) return false;
+    const NamedRange range("save_checkpoint");
+    finish();
+    if (stands(train.step)) return true;
+    const Timer timer;
+    const Checkpoint::Saved saved = files_.save(train, full_state());
+    const double seconds = timer.seconds();
+    note(SavedCheckpoint{train.step, saved, seconds, seconds});
+    return true;
+}
+
+void Saving::finish() {
+    if (beside_) note(beside_->finish());
+}
+
+void Saving::note(const std::optional<SavedCheckpoint>& done) {
+    if (!done) return;
+    seconds_of_save_ = done->seconds;
+    last_step_ = done->step;
+    if (noted_) noted_(*done);
+    if (world_.rank() != 0) return;
+    const bool beside = done->seconds_waited < done->seconds;
+    log::info("Saved {}: {} in {:.2f} s, {}/s{}", done->saved.path, bytes_text(double(done->saved.bytes)),
+              done->seconds, bytes_text(double(done->saved.bytes) / done->seconds),
+              beside ? fmt::format(", of which training waited {:.2f} s", done->seconds_waited) : "");
+}
+
+void Saving::save_seed(const TrainRecord& train) {
+    const Checkpoint::Saved saved = files_.save(train, full_state());
+    log::info(
+        "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
+        "without one, ranks start from the same weights for the same debug.seed",
+        saved.path);
+}
+
+void Saving::export_if_missing(const TrainRecord& train) {
+    if (!saves() || !config_.checkpoint.last_save_model_only || train.step != config_.training.steps) return;
+    std::error_code ignored;
+    const bool missing = world_.rank() == 0 && std::filesystem::exists(files_.path_of(train.step), ignored) &&
+                         !std::filesystem::exists(export_path(train.step), ignored);
+    if (world_.all_reduce(int64_t(missing), Reduce::max) != 0) export_model(train);
+}
+
+std::string Saving::export_path(int64_t step) const {
+    return config_.checkpoint.last_save_in_hf
+               ? (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step)).string()
+               : files_.model_path_of(step);
+}
+
+void Saving::export_model(const TrainRecord& train) {
+    const std::string& type = config_.checkpoint.export_dtype;
+    const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
+    const std::string path = config_.checkpoint.last_save_in_hf
+                                 ? export_hub(train.step, dtype)
+                                 : files_.export_model(train, weights(), dtype).path;
+    if (world_.rank() == 0) log::info("Saved the model alone as {} ({})", path, type);
+}
+
+std::string Saving::export_hub(int64_t step, Dtype dtype) {
+    std::string folder = export_path(step);
+    const std::vector<CheckpointTensor> tensors = weights();
+    std::vector<std::string> paths;
+    std::vector<Shape> shapes;
+    for (const CheckpointTensor& tensor : tensors) {
+        paths.push_back(tensor.path);
+        shapes.push_back(tensor.shape);
+    }
+    // of a run that took this step before
+    on_first_rank(world_, [&] { std::filesystem::remove_all(folder); });
+    HubWriter writer(folder, hub_config_of(model_), hub_entries(paths, shapes, model_), dtype,
+                     world_.rank() == 0 ? hub_tokenizer(config_.model.tokenizer()) : HubTokenizer(), world_);
+    write_hub(writer, tensors, world_);
+    return folder;
+}
+
+}  // namespace coeus

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong on clusters, done to one rank of a run on purpose (COEUS_FAULT): the report names the rank
+// and the cause, the run ends with exit code 3, and no process is left.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <regex>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FaultyRun {
+    TemporaryFolder folder;
+    Outcome outcome;
+
+    // `ranks_per_host`: 0: all are on one.
+    FaultyRun(const std::string& fault, int ranks, const Arguments& more = {}, int ranks_per_host = 0) {
+        write_token_file(folder / "tokens.h5",
+                         {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
+        std::map<std::string, std::string> environment = {{"COEUS_FAULT", fault}};
+        if (ranks_per_host > 0) {
+            environment["LD_PRELOAD"] = COEUS_HOSTS;
+            environment["COEUS_TEST_RANKS_PER_HOST"] = std::to_string(ranks_per_host);
+        }
+        outcome = run_coeus(
+            tiny_run(folder / "run", folder / "tokens.h5",
+                     Arguments{"--training.local_batch_size=1", "--comm.train_timeout_seconds=1"} + more),
+            ranks, environment);
+        UNSCOPED_INFO(outcome.output);
+        CHECK(processes_left(folder / "run", 5) == "");
+    }
+
+    void ended_with(const std::string& cause) const {
+        CHECK(outcome.exit_code == 3);
+        CHECK_THAT(outcome.output, Contains("Likely cause: " + cause));
+        CHECK(count_of("Likely cause", outcome.output) == 1);
+        CHECK_THAT(read_file(folder / "run/comm_traces/report.txt"), Contains("Likely cause: " + cause));
+    }
+
+    // Noticed by the time-out, and within 5 s of it.
+    void ended_by_time_out(const std::string& cause) const {
+        ended_with(cause);
+        std::smatch waited;
+        REQUIRE(std::regex_search(outcome.output, waited, std::regex("has not ended after ([0-9.]+) s")));
+        CHECK(std::stod(waited[1]) >= 1);
+        CHECK(std::stod(waited[1]) < 6);
+    }
+};
+
+const std::string rank_1 = "rank 1 \\(host [^)]*\\) ";
+
+void check_cause(const FaultyRun& run, const std::string& cause) {
+    CHECK(std::regex_search(run.outcome.output, std::regex("Likely cause: " + cause)));
+}
+
+}  // namespace
+
+TEST_CASE("hangs: a rank that enters a collective and does not go on") {
+    const FaultyRun run("hang_in_collective rank=1 step=3", 3);
+    run.ended_by_time_out("rank 1 (host ");
+    check_cause(run, rank_1 + "has come to what the others wait in, but is held up there outside of MPI");
+    CHECK_THAT(run.outcome.output, Contains("coeus::Communicator::all_reduce in coeus"));
+}
+
+TEST_CASE("hangs: a rank that leaves a collective out") {
+    const FaultyRun run("skip_collective rank=1 step=3", 3);
+    run.ended_by_time_out("rank 1 (host ");
+    CHECK_THAT(run.outcome.output, Contains("an operation was left out, or c"));
+}
+
+TEST_CASE("hangs: a rank that is slow") {
+    const FaultyRun run("slow rank=2 step=3", 4,
+                        {"--parallelism.pipeline_parallel_degree=2", "--training.local_batch_size=2"});
+    run.ended_by_time_out("rank 2 (host ");
+    CHECK_THAT(run.outcome.output, Contains(") has not come to it: slower than the others"));
+    CHECK_THAT(run.outcome.output, Contains("coeus::Faults::at_step in coeus"));
+    CHECK_THAT(run.outcome.output, Contains("comm.train_timeout_seconds = 1)"));
+    CHECK(fs::exists(run.folder / "run/comm_traces/rank_3.json"));
+}
+
+TEST_CASE("hangs: before the first step is done the longer time-out counts") {
+    const FaultyRun run("slow rank=1 step=1 seconds=2", 2, {"--comm.init_timeout_seconds=60", steps(1)});
+    CHECK(run.outcome.exit_code == 0);
+    CHECK_THAT(run.outcome.output, !Contains("Likely cause"));
+    CHECK(fs::is_empty(run.folder / "run/comm_traces/events"));
+}
+
+TEST_CASE("hangs: a rank that is behind in data") {
+    const FaultyRun run("slow_data rank=1 step=3", 3);
+    run.ended_by_time_out("rank 1 (host ");
+    check_cause(run, rank_1 + "is behind in data");
+}
+
+TEST_CASE("hangs: a slow disk") {
+    const bool beside = GENERATE(false, true);
+    const FaultyRun run("slow_disk rank=1 step=3", 2,
+                        {"--checkpoint.enable", "--checkpoint.interval=4", "--training.global_batch_size=2",
+                         beside ? "--checkpoint.async_mode=async" : "--checkpoint.async_mode=disabled"});
+    run.ended_by_time_out("rank 1 (host ");
+    check_cause(run, rank_1 + "is held up by write \\([^)]*\\): a slow, full or unreachable disk");
+    CHECK_THAT(run.outcome.output, Contains("step-00000004.h5.part"));
+}
+
+TEST_CASE("hangs: a full disk") {
+    const FaultyRun run(
+        "full_disk rank=1 step=3", 2,
+        {"--checkpoint.enable", "--checkpoint.interval=4", "--checkpoint.async_mode=disabled"});
+    CHECK(run.outcome.exit_code == 3);
+    CHECK_THAT(run.outcome.output, Contains("step-00000004.h5 is not saved: rank 1: "));
+    CHECK_THAT(run.outcome.output, Contains("No space left on device"));
+}
+
+TEST_CASE("hangs: a rank that is stopped") {
+    const FaultyRun run("stop rank=0 step=3", 2);
+    run.ended_with("rank 0 (host ");
+    CHECK_THAT(run.outcome.output, Contains(") stopped: by SIGSTOP"));
+}
+
+TEST_CASE("hangs: a rank that ends without a word") {
+    const FaultyRun run("exit rank=1 step=3", 3);
+    // mpirun gives the exit code of the first that ended
+    CHECK(run.outcome.exit_code != 0);
+    CHECK_THAT(run.outcome.output, Contains(") has died.") || Contains("has died"));
+    check_cause(run, rank_1 + "died: killed from outside");
+}
+
+TEST_CASE("hangs: a rank that crashes") {
+    const std::string kind = GENERATE("crash", "abort");
+    const FaultyRun run(kind + " rank=2 step=3", 3);
+    run.ended_with("rank 2 (host ");
+    CHECK_THAT(run.outcome.output,
+               Contains(kind == "crash" ? ") crashed: segmentation fault (signal 11" : ") crashed: aborted"));
+    CHECK_THAT(run.outcome.output, Contains("coeus::Trainer::run in coeus"));
+}
+
+TEST_CASE("hangs: an error of one rank alone") {
+    const FaultyRun run("error rank=1 step=3", 3);
+    run.ended_with("rank 1 (host ");
+    check_cause(run, rank_1 + "failed: an error on purpose");
+}
+
+TEST_CASE("hangs: ranks of several hosts tell each other by files") {
+    const int ranks_per_host = GENERATE(1, 2);
+    const auto faulty = [&](const char* fault) { return FaultyRun(fault, 4, {}, ranks_per_host); };
+    const std::string rank_2 = fmt::format("rank 2 (host host{}", 2 / ranks_per_host);
+    CAPTURE(ranks_per_host);
+    {
+        const FaultyRun run = faulty("hang_in_collective rank=2 step=3");
+        run.ended_by_time_out(rank_2);
+        CHECK_THAT(run.outcome.output, Contains("but is held up there outside of MPI"));
+        CHECK_THAT(run.outcome.output, Contains("coeus::Communicator::all_reduce in coeus"));
+    }
+    {
+        const FaultyRun run = faulty("slow rank=2 step=3");
+        run.ended_by_time_out(rank_2);
+        CHECK_THAT(run.outcome.output, Contains(") has not come to it: slower than the others"));
+    }
+    {
+        const FaultyRun run = faulty("crash rank=2 step=3");
+        run.ended_with(rank_2);
+        CHECK_THAT(run.outcome.output, Contains(") crashed: segmentation fault (signal 11"));
+    }
+    {
+        const FaultyRun run = faulty("error rank=2 step=3");
+        run.ended_with(rank_2);
+        CHECK_THAT(run.outcome.output, Contains(") failed: an error on purpose"));
+    }
+    {
+        // alone on its host, it can only be found silent
+        const FaultyRun run = faulty("stop rank=2 step=3");
+        run.ended_by_time_out(rank_2);
+        CHECK_THAT(run.outcome.output,
+                   Contains(ranks_per_host == 1 ? "did not answer" : ") stopped: by SIGSTOP"));
+    }
+}
+
+TEST_CASE("hangs: one rank alone has its disk and its crashes reported") {
+    const FaultyRun run("crash rank=0 step=3", 0);
+    run.ended_with("rank 0 (host ");
+}
+
+TEST_CASE("hangs: a bit that is flipped changes the run from that step on") {
+    const Arguments more = {"--training.dtype=float64"};
+    const FaultyRun whole("", 2, more), flipped("bit_flip rank=1 step=3 tensor=norm.weight element=31 bit=62",
+                                                2, more + Arguments{"--training.steps=6"});
+    CHECK(whole.outcome.exit_code == 0);
+    const std::vector<double> losses = read_metrics(whole.folder / "run").losses(),
+                              others = read_metrics(flipped.folder / "run").losses();
+    CHECK_THAT(flipped.outcome.output, Contains("bit 62 of element 31 of norm.weight is flipped"));
+    REQUIRE(losses.size() == 6);
+    REQUIRE(others.size() >= 2);
+    CHECK(others[0] == losses[0]);
+    CHECK(others[1] == losses[1]);
+    CHECK((others.size() == 2 || others[2] != losses[2]));
+}
+
+TEST_CASE("hangs: a bit that is flipped in a replica is found, named, and by option undone") {
+    const Arguments replicas = {"--parallelism.data_parallel_replicate_degree=3",
+                                "--guards.compare_replicas_interval=2", steps(8)};
+    const char* const fault = "bit_flip rank=2 step=5 tensor=layers.1.attention.wq.weight element=31 bit=20";
+    const FaultyRun stopped(fault, 3, replicas);
+    CHECK(stopped.outcome.exit_code == 3);
+    CHECK_THAT(
+        stopped.outcome.output,
+        Contains("step 6: replicas differ: the weights of layers.1.attention.wq.weight of rank 2 (host ") &&
+            Contains("are not those of the 2 other replicas. Memory or arithmetic failed there"));
+    CHECK_THAT(stopped.outcome.output, !Contains("Likely cause"));
+    const Arguments rewinds = {"--guards.on_mismatch=rewind", "--guards.snapshot_interval=4"};
+    const FaultyRun whole("", 3, replicas), undone(fault, 3, replicas + rewinds);
+    CHECK(undone.outcome.exit_code == 0);
+    CHECK_THAT(undone.outcome.output, Contains("The run goes back to the snapshot of step 4 and repeats"));
+    CHECK(read_metrics(undone.folder / "run").losses() == read_metrics(whole.folder / "run").losses());
+    const std::vector<EventLine> events = read_metrics(undone.folder / "run").events;
+    REQUIRE(events.size() == 1);
+    CHECK(events[0].event == "replicas_differ");
+    CHECK(events[0].step == 5);
+}
+
+TEST_CASE("hangs: a fault that cannot be understood is refused") {
+    const FaultyRun unknown("explode rank=0", 0), word("slow rank=x", 0);
+    CHECK(unknown.outcome.exit_code == 2);
+    CHECK_THAT(unknown.outcome.output, Contains("there is no explode; choose one of hang_in_collective"));
+    CHECK(word.outcome.exit_code == 2);
+    CHECK_THAT(word.outcome.output, Contains("\"rank=x\" is not rank=, step="));
+}
+
+TEST_CASE("hangs: a job that is suspended longer than the time-out goes on when it is resumed") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    std::string line;
+    for (const std::string& argument :
+         tiny_run(folder / "run", folder / "tokens.h5",
+                  {"--training.local_batch_size=1", "--comm.train_timeout_seconds=2", steps(8)}))
+        line += " '" + argument + "'";
+    const std::string run = (folder / "run").string(),
+                      ranks = "$(pgrep -f '^" COEUS_PROGRAM " .*" + run + "')";
+    const Outcome outcome = run_shell(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+        "XDG_CACHE_HOME='" COEUS_TEST_CACHE
+        "' COEUS_FAULT='slow rank=1 step=2 seconds=0.5'; "
+        "mpirun --oversubscribe --bind-to none -n 2 " COEUS_PROGRAM +
+        line + " < /dev/null & until grep -q 'step: *2 ' " + run +
+        "/log/rank_0.log 2> /dev/null; do sleep 0.1; done; kill -STOP " + ranks + "; sleep 5; kill -CONT " +
+        ranks + "; wait $!");
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.output, Contains("Training completed at step 8") && !Contains("Likely cause"));
+}
+
+TEST_CASE("hangs: a user asks by SIGQUIT, and the run goes on") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    std::string line;
+    for (const std::string& argument :
+         tiny_run(folder / "run", folder / "tokens.h5", {"--training.local_batch_size=1", steps(4)}))
+        line += " '" + argument + "'";
+    const std::string run = (folder / "run").string();
+    // rank 1 pauses in step 2 until the report is there
+    const Outcome outcome = run_shell(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+        "XDG_CACHE_HOME='" COEUS_TEST_CACHE
+        "' COEUS_FAULT='slow rank=1 step=2 seconds=2'; "
+        "mpirun --oversubscribe --bind-to none -n 2 " COEUS_PROGRAM +
+        line + " < /dev/null & until grep -q 'step: *1 ' " + run +
+        "/log/rank_0.log 2> /dev/null; do sleep 0.1; done; pkill -QUIT -f '^" COEUS_PROGRAM " .*" + run +
+        "'; wait $!");
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK(count_of("asked for by SIGQUIT", outcome.output) == 1);
+    CHECK_THAT(outcome.output, Contains("Training completed at step 4"));
+}

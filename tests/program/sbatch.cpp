@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// `coeus sbatch`: job scripts as they are printed, what is wrong in plain words, and the step that a job
+// script asks for. (Such scripts on a cluster: tests/slurm.)
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_1b.toml";
+
+std::string printed(const Arguments& more) {
+    const Outcome outcome = run_coeus(Arguments{"sbatch", deck} + more);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    return outcome.output;
+}
+
+std::string refused(const Arguments& arguments) {
+    const Outcome outcome = run_coeus(Arguments{"sbatch"} + arguments);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 2);
+    CHECK(count_of(" - error - ", outcome.output) == 1);
+    return outcome.output;
+}
+
+}  // namespace
+
+TEST_CASE("a job script has what was asked for, what the machine's has, and everything within itself") {
+    const TemporaryFolder folder;
+    for (const char* machine : {"generic", "hyak", "local"}) {
+        const std::string script =
+            printed({"--machine", machine, "--nodes=4", "--gpus-per-node", "8", "--time", "1-12:00:00",
+                     "--account=lab", "--training.steps=70", "--job.description=it's"});
+        CAPTURE(machine, script);
+        for (const char* line :
+             {"#SBATCH --nodes=4", "#SBATCH --gpus-per-node=8", "#SBATCH --ntasks-per-node=8",
+              "#SBATCH --time=1-12:00:00", "#SBATCH --account=lab", "#SBATCH --job-name=llama3_1b",
+              "#SBATCH --requeue", "#SBATCH --open-mode=append"})
+            CHECK(count_of(std::string("\n") + line + "\n", script) == 1);
+        CHECK_THAT(script, Contains("# Mesh: 32 ranks: dp_shard 32") && Contains("--signal=B:USR1@"));
+        CHECK_THAT(script,
+                   Contains("\nset -- " + deck +
+                            " --training.steps=70 '--job.description=it'\\''s' --device=cuda \"$@\"\n"));
+        CHECK_THAT(script, !Contains("$jobscripts") && Contains("\ntrain_and_requeue \"$@\"\n"));
+        // no #SBATCH line may come behind a command, where sbatch does not look for it
+        CHECK(script.rfind("\n#SBATCH") < script.find("\nset --"));
+        write_file(folder / "job", script);
+        CHECK(run_shell("bash -n " + (folder / "job").string()).exit_code == 0);
+    }
+}
+
+TEST_CASE("no name or argument breaks a job script") {
+    const TemporaryFolder folder;
+    const fs::path odd = folder / "my deck's.toml";
+    fs::copy_file(folder.path() / deck, odd);
+    const Outcome outcome =
+        run_coeus({"sbatch", odd.string(), "--machine=local", "--job.description=a\nfalse \"$HOME\""});
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.output, Contains("\n#SBATCH --job-name=my_deck_s\n") &&
+                                   Contains("# Made by: coeus sbatch '" + folder.path().string() +
+                                            "/my deck'\\''s.toml' --machine=local"));
+    // what is trained is what was said
+    write_file(folder / "job", outcome.output);
+    const Outcome said =
+        run_shell("cd " + folder.path().string() +
+                  "; (sed -n '/^set --/,/\"$@\"$/p' job; echo 'printf \"[%s]\" \"$@\"') | bash");
+    CHECK_THAT(said.output, Contains("[" + odd.string() + "][--job.description=a\nfalse \"$HOME\"]"));
+}
+
+namespace {
+
+// jobscripts/train_and_requeue.sh, where Slurm and the program are a few words of shell each.
+struct ScriptAlone {
+    TemporaryFolder folder;
+
+    ScriptAlone() {
+        program("squeue", "echo RUNNING");
+        program("scontrol", "echo $*");
+        program("coeus", "echo trained");
+    }
+    void program(const char* name, const std::string& script) {
+        write_file(folder / name, "#!/bin/sh\n" + script + "\n");
+        fs::permissions(folder / name, fs::perms::owner_all);
+    }
+    // How it trains; it has always a checkpoint of step 5.
+    void training(const std::string& script) {
+        program("coeus", "case $1 in info) echo 5 ;; train) " + script + " ;; esac");
+    }
+    Outcome run(const std::string& environment = "") {
+        write_file(folder / "job",
+                   "export JOB_SCRIPT=$$ SLURM_JOB_ID=7 SLURM_JOB_NODELIST=n1 PATH=$PWD:$PATH " +
+                       environment +
+                       "\ncoeus=(coeus)\n. " COEUS_SOURCE_DIR
+                       "/jobscripts/train_and_requeue.sh\ntrain_and_requeue deck.toml\n");
+        return run_shell("cd " + folder.path().string() + " && bash job");
+    }
+};
+
+}  // namespace
+
+TEST_CASE("job script: what is told to stop before it has ranks is queued again without them") {
+    ScriptAlone script;
+    script.program("squeue", "[ -e asked ] || kill -USR1 $JOB_SCRIPT; touch asked; echo RUNNING");
+    const Outcome outcome = script.run();
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 75);
+    CHECK_THAT(outcome.output, Contains("requeue 7") &&
+                                   Contains("in order before its last step; queued again") &&
+                                   !Contains("trained"));
+    CHECK_FALSE(fs::exists(script.folder / "coeus-7.told"));
+}
+
+TEST_CASE("job script: ranks that end in any way once they were told to are no crash") {
+    ScriptAlone script;
+    script.training("trap : USR1; kill -USR1 $JOB_SCRIPT; until [ -e coeus-7.told ]; do :; done; exit 205");
+    const Outcome outcome = script.run();
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 205);
+    CHECK_THAT(outcome.output,
+               Contains("told to end, and ended before it was saved (exit code 205); queued again") &&
+                   !Contains("invalid signal"));
+    CHECK(read_file(script.folder / "coeus-7.stops") == "5 1\n");
+    script.training("exit 139");
+    CHECK_THAT(script.run().output, Contains("training crashed (exit code 139, SIGSEGV), 1 of 3 times"));
+}
+
+TEST_CASE("job script: ends in order that bring no checkpoint stop the job at last") {
+    ScriptAlone script;
+    script.training("exit 75");
+    for (int start = 1; start < 20; ++start) CHECK_THAT(script.run().output, Contains("queued again"));
+    CHECK_THAT(
+        script.run().output,
+        Contains("stopped: training was ended 20 times at the checkpoint of step 5, without another one"));
+    script.training("true");
+    CHECK_THAT(script.run().output, Contains("training is complete"));
+    CHECK_FALSE(fs::exists(script.folder / "coeus-7.stops"));
+}
+
+TEST_CASE("job script: a Slurm that queues nothing again, and a program that is not there, are said") {
+    ScriptAlone script;
+    script.training("exit 75");
+    script.program("scontrol", "echo disabled; exit 1");
+    CHECK_THAT(script.run().output,
+               Contains("and Slurm does not queue this job again; the same sbatch line goes on"));
+    script.program("coeus", "exit 13");
+    const Outcome outcome = script.run();
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.output, Contains("stopped: the program cannot be started here: coeus"));
+}
+
+TEST_CASE("job script: a task of an array is a job of its own") {
+    ScriptAlone script;
+    script.program("squeue", "echo \"$*\" >> questions; echo RUNNING");
+    script.training("exit 75");
+    const Outcome outcome = script.run("SLURM_ARRAY_JOB_ID=5 SLURM_ARRAY_TASK_ID=2");
+    INFO(outcome.output);
+    CHECK_THAT(outcome.output, Contains("requeue 5_2") && Contains("job 5_2: "));
+    CHECK(fs::exists(script.folder / "coeus-5_2.stops"));
+    CHECK(count_of("--jobs=5_2 ", read_file(script.folder / "questions")) == 2);
+}
+
+TEST_CASE("job script: the program is a path, blanks and all, or a command") {
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "od d");
+    const std::string program = (folder / "od d/coeus").string();
+    write_file(program, "#!/bin/sh\necho runs $*\n");
+    fs::permissions(program, fs::perms::owner_all);
+    for (const std::string machine : {"generic", "local"})
+        for (const std::string& coeus : {program, std::string("env A=1 echo runs")}) {
+            write_file(folder / "job", "COEUS='" + coeus + "'\n. " COEUS_SOURCE_DIR "/jobscripts/" + machine +
+                                           "/env.sh\n\"${coeus[@]}\" well\n");
+            const Outcome outcome = run_shell("bash " + (folder / "job").string());
+            INFO(outcome.output);
+            CHECK_THAT(outcome.output, Contains("runs well"));
+        }
+}
+
+TEST_CASE("a job without GPUs has none in its script") {
+    const std::string script = printed({"--machine=hyak", "--ntasks-per-node=40", "--nodes=2"});
+    CHECK_THAT(script, !Contains("\n#SBATCH --gpus") && !Contains("--device=cuda"));
+    CHECK_THAT(script, Contains("# Mesh: 80 ranks") && Contains("\n#SBATCH --ntasks-per-node=40\n"));
+    CHECK_THAT(printed({"--machine=hyak", "--gpus-per-node=a100:2"}),
+               Contains("\n#SBATCH --gpus-per-node=a100:2\n") && Contains("\n#SBATCH --ntasks-per-node=2\n"));
+}
+
+TEST_CASE("what is wrong with a job is said before there is a script") {
+    CHECK_THAT(refused({deck}), Contains("needs --machine"));
+    CHECK_THAT(refused({deck, "--machine=hyac"}), Contains("generic, hyak, local") && Contains("mean hyak"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--node=4"}), Contains("did you mean --nodes"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--nodes=0"}), Contains("--nodes") && Contains("at least 1"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--time=a day"}), Contains("--time") && Contains("24:00:00"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--account=my lab"}), Contains("one word"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=many"}), Contains("a100:4"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--ntasks-per-node=8"}),
+               Contains("leave --ntasks-per-node out"));
+    CHECK_THAT(refused({deck, "--machine=local", "--device=cuda"}), Contains("give --gpus-per-node"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--device=cpu"}),
+               Contains("device = \"cpu\": the job has GPUs"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--time=4"}),
+               Contains("told to save 300 seconds before") && Contains("nearest valid value is 11"));
+    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--nodes=4",
+                        "--parallelism.tensor_parallel_degree=3"}),
+               Contains("tensor_parallel_degree") && Contains("nearest valid"));
+    CHECK_THAT(refused({"absent.toml", "--machine=hyak"}), Contains("absent.toml"));
+    CHECK_THAT(refused({deck, deck, "--machine=hyak"}), Contains("one deck"));
+}
+
+TEST_CASE("a job script can ask for the newest step of a run") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    Arguments run =
+        tiny_run(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", "--checkpoint.interval=4"});
+    Arguments question = run;
+    question[0] = "info";
+    question.emplace_back("--newest_step");
+    CHECK(run_coeus(question).output == "0\n");
+    CHECK(run_coeus(run).exit_code == 0);
+    CHECK(run_coeus(question).output == "6\n");
+    CHECK_THAT(run_coeus({"info", deck, "--training.steps=3"}).output, Contains("--newest_step"));
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a start asks of the file system and of MPI, counted in runs of 2 to 16 ranks by a library that is
+// preloaded, is what doc/scale.md says; and where its time goes is said.
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <map>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Counts = std::map<std::string, int64_t>;
+
+Counts read_counts(const fs::path& file) {
+    Counts counts;
+    std::ifstream in(file);
+    std::string name;
+    for (int64_t value = 0; in >> name >> value;) counts[name] = value;
+    return counts;
+}
+
+constexpr int64_t most_communicators = 24, most_collectives = 64;  // as doc/scale.md says
+
+// Of each rank, where the run is at its last step already: it starts, loads, and ends.
+std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arguments, int ranks) {
+    const std::string to = (folder / fmt::format("counts.{}", ranks)).string();
+    const Outcome outcome = run_coeus(
+        arguments, ranks,
+        {{"LD_PRELOAD", COEUS_COUNTER}, {"COEUS_COUNT_BELOW", folder.string()}, {"COEUS_COUNT_TO", to}});
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.output, Contains("already at step 1"));
+    std::vector<Counts> counts;
+    for (int rank = 0; rank < ranks; ++rank) counts.push_back(read_counts(fmt::format("{}.{}", to, rank)));
+    return counts;
+}
+
+}  // namespace
+
+TEST_CASE("start-up: files and messages of a rank are as many on 16 ranks as on 2") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "a.h5", {.tokens = learnable_tokens(400), .documents = {0, 100, 400}});
+    write_token_file(folder / "b.h5", {.tokens = learnable_tokens(400)});
+    write_file(folder / "base.toml", "[checkpoint]\nenable = true\n");
+    write_file(folder / "deck.toml", "include = \"base.toml\"\n");
+    const Arguments arguments =
+        tiny_run(folder / "run", (folder / "a.h5").string() + "," + (folder / "b.h5").string(),
+                 {"--training.steps=1", "--checkpoint.last_save_model_only=false",
+                  "--job.config_file=" + (folder / "deck.toml").string()});
+    CHECK(run_coeus(arguments, 2).exit_code == 0);
+    constexpr int64_t data_files = 2, parameters = 19616, state_bytes = 3 * 4 * parameters;
+    constexpr int64_t introduction = 64;
+    // of rank 0 on 2 ranks: deck, layout of the data, places of the checkpoint's arrays
+    Counts first;
+    int64_t known_by_all = 0, texts = 0;
+    for (const int64_t ranks : {2, 4, 8, 16}) {
+        std::vector<Counts> counts = counts_of_start(folder.path(), arguments, int(ranks));
+        const int64_t share = state_bytes / ranks;  // the mesh divides all rows
+        if (ranks == 2) {
+            first = counts[0];
+            known_by_all = first["bytes_read"] - share;
+            texts = first["collective_bytes"] - (16 + introduction) * ranks;
+        }
+        for (size_t rank = 0; rank < counts.size(); ++rank) {
+            CAPTURE(ranks, rank);
+            Counts& own = counts[rank];
+            CHECK(own["communicators"] == first["communicators"]);
+            CHECK(own["communicators"] <= most_communicators);
+            CHECK(own["collectives"] == first["collectives"]);
+            CHECK(own["collectives"] <= most_collectives);
+            CHECK(own["messages"] == 0);
+            // 16 bytes for each rank of the host; who all are, for the watchdog
+            CHECK(own["collective_bytes"] == texts + (16 + introduction) * ranks);
+            // in turns the ranks of a host look for news of other hosts, for the watchdog, each second
+            const int64_t files = rank == 0 ? first["files_opened"] : data_files + 2;
+            CHECK(std::abs(own["files_opened"] - files) <= 10);
+            CHECK(own["bytes_read"] == share + (rank == 0 ? known_by_all : 0));
+        }
+    }
+}
+
+TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const auto train = [&](int64_t last, const Arguments& more = {}) {
+        return train_tiny(folder / "run", folder / "tokens.h5",
+                          Arguments{steps(last), "--checkpoint.enable", "--checkpoint.interval=2"} + more, 2);
+    };
+    const Outcome first = train(5);
+    CHECK_THAT(first.output, Contains("Start-up ") && Contains(" s: program ") && Contains(", MPI ") &&
+                                 Contains(", deck ") && Contains(", data ") && Contains(", weights "));
+    CHECK(count_of("Goodput ", first.output) == 1);
+    CHECK_THAT(first.output, !Contains("starts): ") && !Contains("repeated"));
+    // from step 2 again: steps 3 to 5 were for nothing
+    fs::remove(folder / "run" / checkpoint_of(5));
+    fs::remove(folder / "run" / checkpoint_of(4));
+    const Outcome second = train(6);
+    CHECK_THAT(second.output, Contains("Goodput ") && Contains(" in 2 starts): "));
+    CHECK_THAT(second.output, Contains("repeated steps ") && Contains("% (3)"));
+    const Outcome report = run_coeus({"report", (folder / "run").string()});
+    CHECK_THAT(report.output, Contains("Wall time") && Contains("repeated steps"));
+    CHECK_THAT(read_file(folder / "run/report.html"), Contains("<div class=\"bar\">"));
+    // a run of its own has its own
+    fs::remove_all(folder / "run/checkpoint");
+    CHECK_THAT(train(2).output, !Contains(" starts): "));
+    CHECK(fs::exists(folder / "run/earlier_1/goodput.jsonl"));
+}
+
+TEST_CASE("stragglers: a rank that shares its core with others is named") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    const Outcome outcome =
+        train_tiny(folder / "run", folder / "tokens.h5",
+                   {steps(12), "--metrics.straggler_freq=5", "--metrics.straggler_percent=0"}, 2);
+    // two ranks are never exactly alike
+    CHECK_THAT(outcome.output, Contains("Slow rank ") && Contains(" ms a step longer than others"));
+    const std::string metrics = read_file(folder / "run/metrics.jsonl");
+    CHECK_THAT(metrics,
+               Contains("{\"step\":5,\"straggler_phase\":") && Contains("{\"step\":10,\"straggler_phase\":"));
+    CHECK(run_coeus({"report", (folder / "run").string()}).exit_code == 0);
+    CHECK_THAT(
+        train_tiny(folder / "quiet", folder / "tokens.h5", {steps(12), "--metrics.straggler_freq=0"}, 2)
+            .output,
+        !Contains("Slow rank"));
+}
+
+TEST_CASE("stragglers: the rank that holds the others up is named, and for what") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    for (const auto& [fault, what] : {std::pair("slow rank=1 seconds=0.2", "its computation takes"),
+                                      std::pair("slow_data rank=1 seconds=0.2", "it waits for its data")})
+        for (const char* accumulation :
+             {"--training.global_batch_size=4", "--training.global_batch_size=16"}) {
+            CAPTURE(fault, accumulation);
+            const Outcome outcome =
+                run_coeus(tiny_run(folder / "run", folder / "tokens.h5",
+                                   {steps(12), "--training.local_batch_size=2", accumulation,
+                                    "--metrics.straggler_freq=5", "--metrics.straggler_percent=10"}),
+                          2, {{"COEUS_FAULT", fault}});
+            INFO(outcome.output);
+            CHECK(outcome.exit_code == 0);
+            CHECK(count_of("Slow rank 1 (host ", outcome.output) == 2);
+            CHECK(count_of(what, outcome.output) == 2);
+            CHECK(count_of("Slow rank 0", outcome.output) == 0);
+            std::filesystem::remove_all(folder / "run");
+        }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that are asked to end by a signal at any moment, or by the end of their time: exit code 75, saved
+// where a step was done, and the same line goes on to the figures of a run that nobody disturbed.
+#include "coeus/base/random.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "program/tiny_run.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <csignal>
+#include <fstream>
+#include <regex>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a signal meets: in one run behind so many operations (COEUS_FAULT), in others by chance.
+struct Phase {
+    const char* name;
+    std::vector<std::string> moments;
+    const char* says;  // of a run that is stopped there
+    Arguments options = {};
+    int global_batch = 4;
+    double within = 2;  // seconds after the start that a signal may come
+};
+
+std::vector<std::string> moments_of(const std::string& where, const std::vector<int>& after) {
+    std::vector<std::string> all;
+    for (const int count : after) all.push_back(fmt::format("signal {} after={}", where, count));
+    return all;
+}
+
+const Arguments validating = {"--validation.enable", "--validation.freq=1",
+                              "--validation.local_batch_size=1"};
+const Phase phases[] = {
+    {.name = "the start",
+     .moments = moments_of("rank=1 step=0", {0, 5, 12, 20}),
+     .says = "Stopped by SIGUSR1: before the first step; nothing was lost",
+     .within = 0.5},
+    {.name = "accumulation",
+     .moments = moments_of("rank=1 step=3", {0, 20, 60, 110}),
+     .says = "Stopped at step 2 of 6 by SIGUSR1: saved",
+     .global_batch = 64},
+    {.name = "validation",
+     .moments = moments_of("rank=0 step=3", {24, 28, 32, 36}),
+     .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
+     .options = validating},
+    {.name = "saving",
+     .moments = moments_of("rank=0 step=3 operation=write", {0, 1, 3, 5}),
+     .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
+     .options = {"--checkpoint.interval=1"}},
+    {.name = "saving beside",
+     .moments = moments_of("rank=1 step=3 operation=write", {0, 1, 2, 3}),
+     .says = "by SIGUSR1: saved",
+     .options = {"--checkpoint.interval=1", "--checkpoint.async_mode=async"}},
+};
+
+std::string shell_line(const std::string& before, const Arguments& arguments, int ranks) {
+    std::string line =
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+        "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
+        before;
+    if (ranks > 0) line += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
+    line += COEUS_PROGRAM;
+    for (const std::string& argument : arguments) line += " '" + argument + "'";
+    return line + " < /dev/null";
+}
+
+// A signal so many seconds after the start; mpirun passes it on.
+Outcome run_signalled(const char* signal, double seconds, const Arguments& arguments, int ranks) {
+    return run_shell(shell_line(fmt::format("timeout --preserve-status --signal={} {:.3f} ", signal, seconds),
+                                arguments, ranks));
+}
+
+bool dies_of(const std::string& signal, int exit_code) {
+    return exit_code == 128 + (signal == "USR1" ? SIGUSR1 : SIGUSR2);
+}
+
+Arguments options_of(const Phase& phase, int64_t number_of_steps) {
+    return Arguments{"--checkpoint.enable", "--training.dtype=float64", "--training.local_batch_size=2",
+                     fmt::format("--training.global_batch_size={}", phase.global_batch),
+                     steps(number_of_steps)} +
+           phase.options;
+}
+
+void write_tokens(const fs::path& file) {
+    write_token_file(file, {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
+}
+
+void check_whole_files(const fs::path& run) {
+    for (const StepFile& file : list_checkpoints((run / "checkpoint").string()))
+        CHECK(verify_checkpoint(file.path).empty());
+}
+
+// To the bit: as many ranks.
+void check_same_lines(const fs::path& run, const fs::path& undisturbed) {
+    const MetricLines a = read_metrics(run), b = read_metrics(undisturbed);
+    CHECK(a.losses() == b.losses());
+    REQUIRE(a.validations.size() == b.validations.size());
+    for (size_t i = 0; i < a.validations.size(); ++i) {
+        CHECK(a.validations[i].step == b.validations[i].step);
+        CHECK(a.validations[i].loss == b.validations[i].loss);
+    }
+}
+
+void stop_by_chance(int rounds, uint64_t seed) {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const RandomStream random(seed, "moments of a signal");
+    int stopped = 0;
+    for (size_t p = 0; p < std::size(phases); ++p) {
+        const Phase& phase = phases[p];
+        const Arguments options = options_of(phase, 60);
+        train_tiny(folder / "undisturbed", folder / "tokens.h5", options, 2);
+        const std::vector<double> losses = read_metrics(folder / "undisturbed").losses();
+        for (int round = 0; round < rounds; ++round) {
+            const fs::path run = folder / "run";
+            const Arguments arguments = tiny_run(run, folder / "tokens.h5", options);
+            const double moment = phase.within * random.uniform(uint64_t(round) * std::size(phases) + p);
+            const char* const signal = round % 2 == 0 ? "USR1" : "USR2";
+            const int ranks = (round + int(p)) % 3;  // 0: without mpirun
+            const Outcome first = run_signalled(signal, moment, arguments, ranks);
+            CAPTURE(phase.name, round, moment, signal, ranks, first.output);
+            // before main() the signal ends the process, as it does any other
+            const bool before_all = first.output.find("Stopp") == std::string::npos;
+            if (first.exit_code == 75) {
+                ++stopped;
+                CHECK_THAT(first.output, Contains("Stopped") && Contains(std::string("SIG") + signal));
+                std::smatch at;
+                if (std::regex_search(first.output, at, std::regex("Stopped at step ([0-9]+) of 60")) &&
+                    std::stoi(at[1]) > 0)
+                    CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
+            } else {
+                CHECK((first.exit_code == 0 || (before_all && dies_of(signal, first.exit_code))));
+            }
+            check_whole_files(run);
+            const Outcome second = run_coeus(arguments, ranks);
+            CAPTURE(second.output);
+            REQUIRE(second.exit_code == 0);
+            const std::vector<double> all = read_metrics(run).losses();
+            REQUIRE(all.size() == losses.size());
+            for (size_t i = 0; i < all.size(); ++i) CHECK(relatively_close(all[i], losses[i], 1e-10));
+            fs::remove_all(run);
+        }
+        fs::remove_all(folder / "undisturbed");
+    }
+    CHECK(stopped > 0);
+}
+
+}  // namespace
+
+TEST_CASE("A run that is asked to end saves what it has done, and goes on from there to the same bits") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    int stopped = 0;
+    for (const Phase& phase : phases) {
+        const Arguments options = options_of(phase, 6);
+        const fs::path undisturbed = folder / "undisturbed", run = folder / "run";
+        train_tiny(undisturbed, folder / "tokens.h5", options, 2);
+        for (const std::string& moment : phase.moments) {
+            CAPTURE(phase.name, moment);
+            const Outcome first =
+                run_coeus(tiny_run(run, folder / "tokens.h5", options), 2, {{"COEUS_FAULT", moment}});
+            CAPTURE(first.output);
+            CHECK(first.exit_code == 75);
+            CHECK_THAT(first.output, Contains(phase.says));
+            stopped += first.exit_code == 75;
+            check_whole_files(run);
+            const Outcome second = train_tiny(run, folder / "tokens.h5", options, 2);
+            const bool goes_on = std::string(phase.says).starts_with("Stopped by") ||
+                                 count_of("Resuming from", second.output) == 1;
+            CHECK(goes_on);
+            check_same_lines(run, undisturbed);
+            fs::remove_all(run);
+        }
+        fs::remove_all(undisturbed);
+    }
+    CHECK(stopped == 20);
+}
+
+TEST_CASE("A run that is asked to end while it tokenizes goes on there") {
+    const TemporaryFolder folder, tokenizer;
+    std::string text;
+    for (int i = 0; i < 4000; ++i) text += fmt::format("the cat number {} sat on the mat\n", i * i);
+    write_file(folder / "text.txt", text);
+    const Outcome trained = run_coeus({"tokenizer", (folder / "text.txt").string(), "--vocab_size=300",
+                                       "--output=" + tokenizer.path().string()});
+    INFO(trained.output);
+    REQUIRE(trained.exit_code == 0);
+    const Arguments more = {"--model.vocab_size=300", "--checkpoint.enable",
+                            "--model.hf_assets_path=" + tokenizer.path().string()};
+    train_tiny(folder / "undisturbed", folder / "text.txt", more, 2);
+    for (const std::string& moment : moments_of("rank=0 step=0 operation=write", {0, 1})) {
+        const fs::path run = folder / "run";
+        const Outcome first =
+            run_coeus(tiny_run(run, folder / "text.txt", more), 2, {{"COEUS_FAULT", moment}});
+        CAPTURE(moment, first.output);
+        CHECK(first.exit_code == 75);
+        CHECK_THAT(first.output, Contains("Stopped by SIGUSR1: what was tokenized is kept"));
+        const Outcome second = train_tiny(run, folder / "text.txt", more, 2);
+        CHECK_THAT(second.output, Contains("going on with an interrupted run"));
+        check_same_lines(run, folder / "undisturbed");
+        fs::remove_all(run);
+    }
+}
+
+TEST_CASE("A run whose job ends before it could be saved says so, and keeps the last checkpoint") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    // far away at first; once `near` is there, before a save could be done
+    write_file(folder / "squeue", "#!/bin/sh\n[ -e '" + (folder / "near").string() +
+                                      "' ] && expr $(date +%s) + 1 || expr $(date +%s) + 3600\n");
+    fs::permissions(folder / "squeue", fs::perms::owner_all);
+    const fs::path run = folder / "run";
+    // its first save takes seconds
+    const std::string before = "export PATH='" + folder.path().string() +
+                               "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02'; ";
+    const Arguments arguments = tiny_run(
+        run, folder / "tokens.h5",
+        {"--checkpoint.enable", "--checkpoint.interval=1000000", "--checkpoint.enable_first_step_checkpoint",
+         "--checkpoint.walltime_margin=0", "--checkpoint.last_save_model_only=false", steps(1'000'000)});
+    const std::string until_saved =
+        "until [ -e '" + (run / checkpoint_of(1)).string() + "' ]; do sleep 0.1; done";
+    const Outcome outcome =
+        run_shell(shell_line(before, arguments, 0) + " & pid=$!; " + until_saved + "; touch '" +
+                  (folder / "near").string() + "'; kill -USR1 $(pgrep -f '^" COEUS_PROGRAM " .*" +
+                  run.string() + "'); wait $pid");
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 75);
+    const bool at_one = count_of("Stopped at step 1 ", outcome.output) == 1;
+    CHECK(count_of(at_one ? ": saved. " : ": not saved, since the job ends in ", outcome.output) == 1);
+    CHECK_THAT(outcome.output, Contains("The same line goes on from " + (run / checkpoint_of(1)).string()));
+    CHECK(list_checkpoints((run / "checkpoint").string()).size() == 1);
+}
+
+TEST_CASE("A run that is asked to end right after its start does not save again what it has loaded") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const Arguments options = {"--checkpoint.enable"};
+    train_tiny(folder / "run", folder / "tokens.h5", options + Arguments{steps(3)});
+    const Outcome outcome =
+        run_coeus(tiny_run(folder / "run", folder / "tokens.h5", options + Arguments{steps(9)}), 0,
+                  {{"COEUS_FAULT", "signal rank=0 step=4"}});
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 75);
+    CHECK_THAT(outcome.output, Contains("Stopped at step 3 of 9 by SIGUSR1: saved") && !Contains("Saved "));
+}
+
+TEST_CASE("A run that is asked to end by chance saves, or loses nothing, and goes on") {
+    stop_by_chance(1, 1);
+}
+
+TEST_CASE("soak: runs asked to end at 200 moments go on", "[.soak]") {
+    stop_by_chance(40, 2);
+}
+
+TEST_CASE("A run ends before its time is over") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
+    const Arguments arguments =
+        tiny_run(folder / "run", folder / "tokens.h5",
+                 {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:03",
+                  "--checkpoint.walltime_margin=1", "--metrics.log_freq=1000"});
+    const Outcome out = run_coeus(arguments, 2);
+    CAPTURE(out.output);
+    CHECK(out.exit_code == 75);
+    CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same line goes on from"));
+    CHECK(list_checkpoints((folder / "run/checkpoint").string()).size() == 1);
+    SECTION("that is over at once") {
+        const Outcome again = run_coeus(arguments + Arguments{"--checkpoint.walltime_margin=60"}, 2);
+        CAPTURE(again.output);
+        CHECK(again.exit_code == 75);
+        CHECK_THAT(again.output, Contains("Stopped by the end of the job's time: before the first step"));
+    }
+    SECTION("as Slurm says") {
+        // squeue answers for a job that ends in a second, as after the signal of a preemption
+        std::ofstream(folder / "squeue") << "#!/bin/sh\nexpr $(date +%s) + 1\n";
+        fs::permissions(folder / "squeue", fs::perms::owner_all);
+        const Arguments anew =
+            tiny_run(folder / "slurm", folder / "tokens.h5", {"--checkpoint.enable", steps(1'000'000)});
+        const Outcome told = run_shell(
+            shell_line("PATH='" + folder.path().string() + "':$PATH SLURM_JOB_ID=17 timeout 60 ", anew, 0));
+        CAPTURE(told.output);
+        CHECK(told.exit_code == 75);
+        CHECK_THAT(told.output, Contains("by the end of the job's time"));
+    }
+}

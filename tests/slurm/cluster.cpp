@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/cluster.hpp"
+
+#include "coeus/base/clock.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace coeus::test {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string script = COEUS_SOURCE_DIR "/tests/slurm/cluster.sh";
+
+constexpr const char* deck_text = R"(
+[job]
+dump_folder = "{}"
+[model]
+dim = 32
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+ffn_hidden = 48
+vocab_size = 64
+[training]
+dataset_path = "tokens.h5"
+seq_len = 16
+local_batch_size = 4
+steps = 200
+threads = 1
+mixed_precision_param = "float32"
+[lr_scheduler]
+warmup_steps = 2
+[metrics]
+log_freq = 10
+[checkpoint]
+enable = true
+interval = 5
+{}
+)";
+
+}  // namespace
+
+int64_t newest_step(const fs::path& run) {
+    int64_t newest = 0;
+    std::error_code absent;
+    for (const auto& entry : fs::directory_iterator(run / "checkpoint", absent)) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with("step-") && name.ends_with(".h5"))
+            newest = std::max<int64_t>(newest, std::stoll(name.substr(5)));
+    }
+    return newest;
+}
+
+bool slurm_is_here() {
+    if (run_shell("PATH=$PATH:/usr/sbin command -v munged slurmctld slurmd srun").exit_code == 0) return true;
+    const char* needed = std::getenv("COEUS_REQUIRE_GOLDEN");
+    if (needed && std::string(needed) == "1") FAIL("Slurm is required but absent: slurm-wlm, munge");
+    WARN("skipped: Slurm is not installed (Debian: slurm-wlm, munge)");
+    return false;
+}
+
+void wait_until(const std::string& what, const std::function<bool()>& is_so) {
+    const Timer timer;
+    while (!is_so()) {
+        if (timer.seconds() > 120) FAIL("waited in vain: " << what);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
+Cluster::Cluster(int nodes) {
+    const Outcome up = run_shell(fmt::format("{} up {} {} 1", script, folder_.path().string(), nodes));
+    INFO(up.output);
+    REQUIRE(up.exit_code == 0);
+    // in case that this process is killed
+    run_shell(fmt::format(
+        "(setsid sh -c 'tail --pid={} -f /dev/null; exec {} down {}' < /dev/null > /dev/null 2>&1 &)",
+        getpid(), script, folder_.path().string()));
+    // what all jobs find
+    write_token_file(folder_ / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+}
+
+Cluster::~Cluster() {
+    run_shell(fmt::format("{} down {}", script, folder_.path().string()));
+}
+
+Outcome Cluster::run(const std::string& command) const {
+    return run_shell(
+        fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
+                    "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} && {4}",
+                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE, command));
+}
+
+std::string Cluster::ask(const std::string& command) const {
+    Outcome outcome = run(command);
+    INFO(command << ": " << outcome.output);
+    CHECK(outcome.exit_code == 0);
+    outcome.output.erase(outcome.output.find_last_not_of('\n') + 1);
+    return outcome.output;
+}
+
+TrainingJob::TrainingJob(const Cluster& cluster, const std::string& name, const How& how)
+    : cluster_(cluster), name_(name) {
+    const std::string deck = name + ".toml";
+    write_file(cluster / deck, fmt::format(deck_text, name, how.deck));
+    std::string script = COEUS_SOURCE_DIR "/jobscripts/local/train.sbatch " + deck + " " + how.arguments;
+    if (how.printed) {
+        script = name + ".sbatch";
+        cluster.ask(COEUS_PROGRAM " sbatch " + deck + " --machine=local > " + script);
+    }
+    id_ = cluster.ask(how.environment + " sbatch --parsable --output=" + name + ".log " + how.sbatch + " " +
+                      script);
+}
+
+std::string TrainingJob::log() const {
+    const fs::path file = cluster_ / (name_ + ".log");
+    return fs::exists(file) ? read_file(file) : "";
+}
+
+std::string TrainingJob::state() const {
+    return cluster_.ask("squeue --noheader --states=all --format=%T --jobs=" + id_);
+}
+
+std::string TrainingJob::nodes() const {
+    return cluster_.ask("squeue --noheader --format=%N --jobs=" + id_);
+}
+
+void TrainingJob::wait_for_step(int64_t step) const {
+    wait_until(fmt::format("step {} of {}", step, name_), [&] { return newest_step(run_folder()) >= step; });
+}
+
+void TrainingJob::wait_for_end() const {
+    wait_until("the end of " + name_, [&] {
+        const std::string now = state();
+        for (const char* end : {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"})
+            if (now == end) return true;
+        return false;
+    });
+}
+
+std::vector<std::string> TrainingJob::ranks() const {
+    // other tests' jobs may have the same name
+    const Outcome found =
+        run_shell(fmt::format("for pid in $(pgrep -f '^{} train {}.toml'); do "
+                              "[ \"$(readlink /proc/$pid/cwd)\" != '{}' ] || echo $pid; done",
+                              COEUS_PROGRAM, name_, fs::canonical(cluster_ / ".").string()));
+    return lines_of(found.output);
+}
+
+int TrainingJob::starts_lost_in_mpi() const {
+    int lost = 0;
+    const std::string text = log();
+    for (size_t at = text.find(": start "); at != std::string::npos;) {
+        const size_t next = text.find(": start ", at + 1);
+        const std::string start = text.substr(at, next - at);
+        lost += start.find("Segmentation fault") < start.find("[coeus]");
+        at = next;
+    }
+    if (lost > 0) WARN(lost << " starts of " << name_ << " died within MPI_Init");
+    return lost;
+}
+
+void TrainingJob::finish(int starts) const {
+    wait_for_end();
+    INFO(log());
+    CHECK(state() == "COMPLETED");
+    CHECK(count_of("training is complete", log()) == 1);
+    CHECK(count_of(": start ", log()) == starts + starts_lost_in_mpi());
+    CHECK(ranks().empty());
+}
+
+}  // namespace coeus::test

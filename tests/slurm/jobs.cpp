@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of jobscripts/local on a virtual cluster: however one is disturbed, it goes on by itself and ends with
+// the bits of one that nobody disturbed; where going on would not help it stops, and says why.
+#include "slurm/cluster.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* last_weights = "checkpoint/model-00000200.h5";
+
+void check_same_end(const TrainingJob& a, const TrainingJob& b) {
+    CHECK(differing_arrays(a.run_folder() / last_weights, b.run_folder() / last_weights).empty());
+    const std::vector<StepLine> of_a = read_metrics(a.run_folder()).steps,
+                                of_b = read_metrics(b.run_folder()).steps;
+    REQUIRE(!of_a.empty());
+    REQUIRE(!of_b.empty());
+    CHECK(of_a.back().step == 200);
+    CHECK(of_a.back().loss == of_b.back().loss);
+    CHECK(of_a.back().grad_norm == of_b.back().grad_norm);
+}
+
+// What the job script says.
+constexpr const char *by_slurm = "stopped: Slurm ends this job",
+                     *in_order = "training ended in order before its last step; queued again",
+                     *told_to_end = "; queued again", *crashed = "training crashed (exit code ";
+
+using Disturb = std::function<void(const Cluster& cluster, const TrainingJob& job)>;
+
+// A program that is the real one, but trains as `train` says (in shell) first.
+std::string program_that(const Cluster& cluster, const std::string& train) {
+    const fs::path file = cluster / "program";
+    write_file(file, "#!/bin/sh\n[ \"$1\" != train ] || { " + train + "; }\nexec " COEUS_PROGRAM " \"$@\"\n");
+    fs::permissions(file, fs::perms::owner_all);
+    return "COEUS=" + file.string();
+}
+
+// For How::environment: the first start is slow from this step on, and so under way whenever it is disturbed.
+std::string slow_first_start(const Cluster& cluster, int step) {
+    return program_that(cluster, fmt::format("[ ${{SLURM_RESTART_COUNT:-0}} != 0 ] || "
+                                             "export COEUS_FAULT='slow rank=0 step={} seconds=0.5'",
+                                             step));
+}
+
+// On as many nodes as two jobs need. `says`: what the log must say of the disturbance.
+void check_goes_on(const Disturb& disturb, const std::string& says, const TrainingJob::How& how = {},
+                   int rounds = 1) {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(4);
+    const TrainingJob undisturbed(cluster, "undisturbed");
+    for (int round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        const int step = 10 + 15 * round;
+        TrainingJob::How slowly = how;
+        slowly.environment += " " + slow_first_start(cluster, step);
+        const TrainingJob job(cluster, fmt::format("disturbed_{}", round), slowly);
+        job.wait_for_step(step);
+        disturb(cluster, job);
+        job.finish(2);
+        INFO(job.log());
+        const int lost = says == crashed ? job.starts_lost_in_mpi() : 0;
+        CHECK(count_of(says, job.log()) == 1 + lost);
+        if (round == 0) undisturbed.finish(1);
+        check_same_end(job, undisturbed);
+    }
+}
+
+void queue_again(const Cluster& cluster, const TrainingJob& job) {
+    cluster.ask("scontrol requeue " + job.id());
+}
+
+void take_node_down(const Cluster& cluster, const TrainingJob& job) {
+    const std::string second = cluster.ask("scontrol show hostnames " + job.nodes() + " | tail -n 1");
+    cluster.ask("scontrol update nodename=" + second + " state=down reason=test");
+    // refused where the node has come back by itself
+    cluster.run("scontrol update nodename=" + second + " state=resume");
+}
+
+void kill_one_rank(const Cluster&, const TrainingJob& job) {
+    const std::vector<std::string> ranks = job.ranks();
+    REQUIRE(ranks.size() == 2);
+    run_shell("kill -KILL " + ranks[1]);
+}
+
+void preempt(const Cluster& cluster, const TrainingJob& job) {
+    cluster.ask("srun --partition=high --nodelist=" + job.nodes() + " --mpi=none true");
+}
+
+void tell_to_stop(const Cluster& cluster, const TrainingJob& job) {
+    cluster.ask("scancel --signal=USR1 " + job.id());
+}
+
+// Slurm signals up to half a minute earlier, and looks each half minute: 20 to 50 seconds after the start.
+const TrainingJob::How time_nearly_over = {.sbatch = "--time=1 --signal=B:USR1@10",
+                                           .arguments = "--checkpoint.walltime_margin=0"};
+const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='mpirun --bind-to none'"};
+void wait_for_its_time(const Cluster&, const TrainingJob& job) {
+    wait_until("the signal before the end of its time",
+               [&] { return count_of("queued again", job.log()) == 1; });
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a job trains by srun with PMIx, by mpirun, and by the script of coeus sbatch, all to the same bits") {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(2);
+    const TrainingJob by_srun(cluster, "by_srun");
+    const TrainingJob mpirun(cluster, "by_mpirun", by_mpirun);
+    const TrainingJob printed(cluster, "printed", {.printed = true});
+    for (const TrainingJob* job : {&by_srun, &mpirun, &printed}) job->finish(1);
+    check_same_end(by_srun, mpirun);
+    check_same_end(by_srun, printed);
+    CHECK_THAT(by_srun.log(), Contains("Mesh: 2 ranks"));
+}
+
+TEST_CASE("a job that is queued again by hand goes on to the same bits") {
+    check_goes_on(queue_again, by_slurm);
+}
+
+TEST_CASE("a job whose node goes down goes on to the same bits") {
+    check_goes_on(take_node_down, by_slurm);
+}
+
+TEST_CASE("a job of which a rank is killed goes on to the same bits") {
+    check_goes_on(kill_one_rank, crashed);
+}
+
+TEST_CASE("a job that is preempted goes on to the same bits") {
+    check_goes_on(preempt, in_order);
+}
+
+TEST_CASE("a job that is told to stop by scancel goes on to the same bits") {
+    check_goes_on(tell_to_stop, in_order);
+}
+
+TEST_CASE("a job of mpirun that is told to stop, loses a rank or is preempted goes on to the same bits") {
+    check_goes_on(tell_to_stop, in_order, by_mpirun);
+    check_goes_on(kill_one_rank, crashed, by_mpirun);
+    // its daemons end with the nodes, so that there may be no time to save; that is no crash
+    check_goes_on(preempt, told_to_end, by_mpirun);
+}
+
+TEST_CASE("a job whose time is nearly over goes on to the same bits") {
+    check_goes_on(wait_for_its_time, in_order, time_nearly_over);
+}
+
+TEST_CASE("a job that crashes again and again stops, and says where and how") {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(1);
+    const TrainingJob job(cluster, "crashing",
+                          {.sbatch = "--nodes=1", .environment = program_that(cluster, "kill -SEGV $$")});
+    job.wait_for_end();
+    INFO(job.log());
+    CHECK_THAT(job.log(), Contains("start 3 on n1") && !Contains("start 4 on n1"));
+    CHECK_THAT(job.log(),
+               Contains("stopped: training crashed 3 times (exit code 139, SIGSEGV) after the checkpoint of "
+                        "step 0, without another one"));
+    CHECK(job.state() == "FAILED");
+}
+
+TEST_CASE(
+    "a job with a wrong deck, or a loss that is not finite, is not queued again, nor is one that is "
+    "cancelled") {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(2);
+    const TrainingJob wrong(cluster, "wrong", {.sbatch = "--nodes=1", .deck = "keep_lates_k = 2"});
+    wrong.wait_for_end();
+    INFO(wrong.log());
+    CHECK_THAT(wrong.log(),
+               Contains("keep_lates_k") && Contains("stopped: the deck, the command line or the data"));
+    const TrainingJob diverged(cluster, "diverged",
+                               {.sbatch = "--nodes=1", .environment = program_that(cluster, "exit 4")});
+    diverged.wait_for_end();
+    CHECK_THAT(diverged.log(), Contains("stopped: the loss or a gradient was not finite"));
+    const TrainingJob cancelled(cluster, "cancelled");
+    cancelled.wait_for_step(5);
+    cluster.ask("scancel " + cancelled.id());
+    cancelled.wait_for_end();
+    CHECK(cancelled.state() == "CANCELLED");
+    wait_until("the last words of the script",
+               [&] { return count_of("stopped: Slurm ends this job", cancelled.log()) == 1; });
+    for (const TrainingJob* job : {&wrong, &diverged, &cancelled})
+        CHECK(count_of(": start ", job->log()) == 1);
+}
+
+TEST_CASE("an array is as many runs, and a job that depends on it waits for all of them") {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(2);
+    const TrainingJob array(
+        cluster, "array",
+        {.sbatch = "--array=1-2 --nodes=1", .arguments = "--job.dump_folder=run_%a --debug.seed=%a"});
+    const TrainingJob after(cluster, "after",
+                            {.sbatch = "--dependency=afterok:" + array.id(),
+                             .arguments = "--job.dump_folder=run_2 --debug.seed=2"});
+    after.finish(1);
+    INFO(after.log());
+    // there was nothing left to do
+    CHECK_THAT(after.log(), Contains("complete") && !Contains("Training starts"));
+    const auto loss = [&](const char* run) { return read_metrics(cluster / run).steps.back().loss; };
+    CHECK(loss("run_1") != loss("run_2"));
+}
+
+TEST_CASE("a task of an array that is told to stop goes on, and leaves the others alone") {
+    if (!slurm_is_here()) return;
+    const Cluster cluster(2);
+    const TrainingJob::How how = {.sbatch = "--array=1-2 --nodes=1 --output=task_%a.log",
+                                  .environment = slow_first_start(cluster, 10),
+                                  .arguments = "--job.dump_folder=run_%a"};
+    const TrainingJob array(cluster, "array", how);
+    const auto log = [&](const char* task) {
+        const fs::path file = cluster / (std::string("task_") + task + ".log");
+        return fs::exists(file) ? read_file(file) : "";
+    };
+    for (const char* task : {"2", "1"}) {
+        wait_until("the first steps",
+                   [&] { return newest_step(cluster / (std::string("run_") + task)) >= 10; });
+        cluster.ask("scancel --signal=USR1 --batch " + array.id() + "_" + task);
+        wait_until("its end", [&] { return count_of("training is complete", log(task)) == 1; });
+        INFO(log(task));
+        CHECK(count_of(": start ", log(task)) == 2);
+        CHECK(count_of(in_order, log(task)) == 1);
+    }
+    wait_until("the end of the array", [&] { return array.state() == "COMPLETED\nCOMPLETED"; });
+    for (const char* task : {"1", "2"}) CHECK(count_of(": start ", log(task)) == 2);
+    CHECK(read_metrics(cluster / "run_1").steps.back().loss ==
+          read_metrics(cluster / "run_2").steps.back().loss);
+}
+
+TEST_CASE("ten of each disturbance", "[.][soak]") {
+    const int rounds = 10;
+    check_goes_on(queue_again, by_slurm, {}, rounds);
+    check_goes_on(take_node_down, by_slurm, {}, rounds);
+    check_goes_on(kill_one_rank, crashed, {}, rounds);
+    check_goes_on(preempt, in_order, {}, rounds);
+    check_goes_on(tell_to_stop, in_order, {}, rounds);
+    check_goes_on(wait_for_its_time, in_order, time_nearly_over, rounds);
+    check_goes_on(tell_to_stop, in_order, by_mpirun, rounds);
+    check_goes_on(kill_one_rank, crashed, by_mpirun, rounds);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/stop_request.hpp"
+
+#include "coeus/base/clock.hpp"
+#include "coeus/base/error.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("a signal is noted, the first of several, and forgotten at the end") {
+    CHECK(stop_request() == 0);
+    end_if_requested("nothing came");
+    {
+        const StopSignals signals;
+        CHECK(stop_request() == 0);
+        raise(SIGUSR1);
+        raise(SIGTERM);  // of the same notice: a launcher and a scheduler both passed it on
+        CHECK(stop_request() == SIGUSR1);
+        CHECK_THROWS_AS(end_if_requested("all is kept"), StoppedError);
+        CHECK_THROWS_WITH(end_if_requested("all is kept"), "Stopped by SIGUSR1: all is kept");
+    }
+    CHECK(stop_request() == 0);
+    CHECK(text_of(SIGTERM) == "SIGTERM");
+    CHECK(text_of(SIGUSR2) == "SIGUSR2");
+}
+
+TEST_CASE("time that is over asks for a stop until a signal does") {
+    const StopSignals signals;
+    note_out_of_time(true);
+    CHECK(stop_request() == out_of_time);
+    CHECK_THROWS_WITH(end_if_requested("all is kept"), "Stopped by the end of the job's time: all is kept");
+    raise(SIGUSR2);  // the first signal: it ends nothing at once
+    CHECK(stop_request() == SIGUSR2);
+    note_out_of_time(false);
+    CHECK(stop_request() == SIGUSR2);
+}
+
+TEST_CASE("a request from before the process began is one, and its signal is still the first") {
+    const TemporaryFolder folder;
+    setenv("COEUS_STOP_FILE", (folder / "told").c_str(), 1);
+    CHECK((StopSignals(), stop_request()) == 0);
+    write_file(folder / "told", "");
+    {
+        const StopSignals signals;
+        CHECK(stop_request() == SIGUSR1);
+        raise(SIGTERM);
+        CHECK(stop_request() == SIGTERM);
+    }
+    unsetenv("COEUS_STOP_FILE");
+    CHECK(stop_request() == 0);
+}
+
+TEST_CASE("a second signal ends the process at once with exit code 75") {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        const StopSignals signals;
+        close(STDERR_FILENO);
+        raise(SIGUSR1);
+        const Timer timer;
+        while (timer.seconds() < 1.1) {
+        }
+        raise(SIGUSR1);
+        _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 75);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/job/job_end.hpp"
+
+#include "coeus/base/stop_request.hpp"
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <fstream>
+
+using namespace coeus;
+using namespace coeus::test;
+
+TEST_CASE("the end of a job is the earlier one of the deck's and the scheduler's, asked now and again") {
+    double now = 1000;
+    std::optional<double> told;
+    std::mutex mutex;
+    JobEnd::Options options;
+    options.wall_seconds = 500;
+    options.start = 1000;
+    options.now = [&] { return now; };
+    {
+        const JobEnd own(options);
+        CHECK(own.seconds_left() == 500);
+        now = 1600;
+        CHECK(own.seconds_left() == -100);
+    }
+    now = 1100;
+    options.ask = [&] {
+        const std::lock_guard lock(mutex);
+        return told;
+    };
+    JobEnd end(options);
+    end.ask_again(60);
+    CHECK(end.seconds_left() == 400);
+    const auto tell = [&](std::optional<double> time) {
+        {
+            const std::lock_guard lock(mutex);
+            told = time;
+        }
+        end.ask_again(60);
+    };
+    tell(1150);
+    CHECK(end.seconds_left() == 50);
+    tell(9999);  // a longer limit was given
+    CHECK(end.seconds_left() == 400);
+    tell(1200);
+    tell(std::nullopt);  // no answer
+    CHECK(end.seconds_left() == 100);
+}
+
+TEST_CASE("so long before the end as the margin says it is noted that time is over") {
+    std::atomic<double> told = 5000;
+    JobEnd::Options options;
+    options.now = [] { return 1000.0; };
+    options.ask = [&] { return std::optional<double>(told); };
+    {
+        JobEnd end(options, 30);
+        const auto tell = [&](double time) {
+            told = time;
+            end.ask_again(60);
+            end.ask_again(60);  // the answer before was looked at
+            return stop_request();
+        };
+        CHECK(tell(1031) == 0);
+        CHECK(tell(1029) == out_of_time);
+        CHECK(tell(5000) == out_of_time);  // too late
+    }
+    CHECK(stop_request() == 0);
+    {
+        const JobEnd end({.wall_seconds = 30.05}, 30);
+        const Timer timer;
+        while (stop_request() == 0 && timer.seconds() < 60) std::this_thread::yield();
+        CHECK(stop_request() == out_of_time);
+        CHECK(timer.seconds() > 0.04);
+    }
+    CHECK(stop_request() == 0);
+}
+
+TEST_CASE("without a limit and without a job there is no end") {
+    const JobEnd none{JobEnd::Options()};
+    CHECK_FALSE(none.seconds_left());
+}
+
+TEST_CASE("squeue is asked for the end of a job") {
+    const TemporaryFolder folder;
+    const std::string path = std::getenv("PATH");
+    const auto answers = [&](const char* script) {
+        std::ofstream(folder / "squeue") << "#!/bin/sh\n" << script << '\n';
+        std::filesystem::permissions(folder / "squeue", std::filesystem::perms::owner_all);
+        setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
+        setenv("SLURM_JOB_ID", "123", 1);
+        const auto end = slurm_job_end();
+        setenv("PATH", path.c_str(), 1);
+        unsetenv("SLURM_JOB_ID");
+        return end;
+    };
+    CHECK(answers("[ \"$*\" = '--noheader --jobs=123 --format=%e' ] && [ $SLURM_TIME_FORMAT = %s ] && echo "
+                  "1700000000") == 1700000000.0);
+    setenv("SLURM_ARRAY_JOB_ID", "120", 1);
+    setenv("SLURM_ARRAY_TASK_ID", "4", 1);
+    CHECK(answers("[ \"$2\" = '--jobs=120_4' ] && echo 1700000001") == 1700000001.0);
+    unsetenv("SLURM_ARRAY_JOB_ID");
+    unsetenv("SLURM_ARRAY_TASK_ID");
+    CHECK_FALSE(answers("echo N/A"));
+    setenv("COEUS_JOB_END", "1700000005", 1);
+    CHECK(answers("exit 1") == 1700000005.0);
+    CHECK(answers("echo 1700000000") == 1700000000.0);
+    unsetenv("COEUS_JOB_END");
+    CHECK_FALSE(answers("exit 1"));
+    CHECK_FALSE(answers("echo 2026-01-01T00:00:00"));
+    setenv("SLURM_JOB_ID", "1; echo 5", 1);
+    CHECK_FALSE(slurm_job_end());
+    unsetenv("SLURM_JOB_ID");
+    CHECK_FALSE(slurm_job_end());
+}

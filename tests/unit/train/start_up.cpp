@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phases of a start.
+#include "coeus/train/start_up.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace coeus;
+
+namespace {
+
+double now = 0;
+
+}  // namespace
+
+TEST_CASE("start-up: phases, and what is outside of them") {
+    now = 100;
+    StartUp start_up(0.5, [] { return now; });
+    start_up.phase("MPI", [] { now += 2; });
+    now += 0.25;
+    CHECK(start_up.phase("deck", [] { return now += 1, 7; }) == 7);
+    start_up.phase("MPI", [] { now += 1; });
+    CHECK_THROWS(start_up.phase("data", [] {
+        now += 1;
+        throw 1;
+    }));
+    CHECK(start_up.end() == 5.75);
+    now += 10;
+    CHECK(start_up.end() == 5.75);
+    CHECK(start_up.text() == "Start-up 5.8 s: program 0.5, MPI 3.0, deck 1.0, data 1.0, other 0.2");
+}
+
+TEST_CASE("start-up: a process knows its age") {
+    const double age = StartUp::seconds_since_exec();
+    CHECK(age >= 0);
+    CHECK(age < 24 * 3600);
+    const double later = StartUp::seconds_since_exec();
+    CHECK(later >= age);
+}
