@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <new>
 
 namespace {
 
@@ -23,6 +24,8 @@ std::atomic<int64_t> collective_bytes = 0;  // that this rank has afterwards
 std::atomic<int64_t> messages = 0, message_bytes = 0;
 std::atomic<int64_t> files_opened = 0, bytes_read = 0;
 std::array<std::atomic<bool>, 4096> is_counted;  // by descriptor
+std::atomic<int64_t> bytes_held = 0;             // by objects of C++; MPI and HDF5 are C
+std::atomic<int64_t> bytes_held_at_last_collective = 0;
 
 int64_t size_of(int64_t count, MPI_Datatype type, MPI_Comm comm = MPI_COMM_NULL) {
     int bytes = 0, ranks = 1;
@@ -34,6 +37,7 @@ int64_t size_of(int64_t count, MPI_Datatype type, MPI_Comm comm = MPI_COMM_NULL)
 void note_collective(int64_t bytes) {
     ++collectives;
     collective_bytes += bytes;
+    bytes_held_at_last_collective = bytes_held.load();
 }
 
 void note_message(int64_t count, MPI_Datatype type) {
@@ -81,7 +85,8 @@ void write_counts() {
                                std::pair("messages", messages.load()),
                                std::pair("message_bytes", message_bytes.load()),
                                std::pair("files_opened", files_opened.load()),
-                               std::pair("bytes_read", bytes_read.load())};
+                               std::pair("bytes_read", bytes_read.load()),
+                               std::pair("bytes_held", bytes_held_at_last_collective.load())};
     char path[4096];
     std::snprintf(path, sizeof path, "%s.%d", to, rank);
     std::FILE* file = std::fopen(path, "w");
@@ -90,7 +95,45 @@ void write_counts() {
     std::fclose(file);
 }
 
+// In front of each object is its size, in as many bytes as it is aligned to. Only the main thread counts:
+// what others hold for a moment differs from run to run.
+void* allocate(size_t bytes, size_t alignment = 16) {
+    void* const place = std::aligned_alloc(alignment, (bytes / alignment + 2) * alignment);
+    if (place == nullptr) throw std::bad_alloc();
+    std::memcpy(place, &bytes, sizeof bytes);
+    if (gettid() == getpid()) bytes_held += int64_t(bytes);
+    return static_cast<char*>(place) + alignment;
+}
+
+void release(void* object, size_t alignment = 16) {
+    if (object == nullptr) return;
+    void* const place = static_cast<char*>(object) - alignment;
+    size_t bytes = 0;
+    std::memcpy(&bytes, place, sizeof bytes);
+    if (gettid() == getpid()) bytes_held -= int64_t(bytes);
+    std::free(place);
+}
+
 }  // namespace
+
+void* operator new(size_t bytes) {
+    return allocate(bytes);
+}
+void* operator new(size_t bytes, std::align_val_t alignment) {
+    return allocate(bytes, size_t(alignment));
+}
+void operator delete(void* object) noexcept {
+    release(object);
+}
+void operator delete(void* object, size_t) noexcept {
+    release(object);
+}
+void operator delete(void* object, std::align_val_t alignment) noexcept {
+    release(object, size_t(alignment));
+}
+void operator delete(void* object, size_t, std::align_val_t alignment) noexcept {
+    release(object, size_t(alignment));
+}
 
 extern "C" {
 

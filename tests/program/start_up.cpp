@@ -26,7 +26,9 @@ Counts read_counts(const fs::path& file) {
     return counts;
 }
 
-constexpr int64_t most_communicators = 24, most_collectives = 64;  // as doc/scale.md says
+// as doc/scale.md says
+constexpr int64_t most_communicators = 24, most_collectives = 64;
+constexpr int64_t communicator_bytes = 24, communicators_of_all = 9, name_bytes = 32, times_bytes = 88;
 
 // Of each rank, where the run is at its last step already: it starts, loads, and ends.
 std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arguments, int ranks) {
@@ -58,13 +60,13 @@ TEST_CASE("start-up: files and messages of a rank are as many on 16 ranks as on 
     constexpr int64_t data_files = 2, parameters = 19616, state_bytes = 3 * 4 * parameters;
     constexpr int64_t introduction = 64;
     // of rank 0 on 2 ranks: deck, layout of the data, places of the checkpoint's arrays
-    Counts first;
+    Counts first, second;
     int64_t known_by_all = 0, texts = 0;
     for (const int64_t ranks : {2, 4, 8, 16}) {
         std::vector<Counts> counts = counts_of_start(folder.path(), arguments, int(ranks));
         const int64_t share = state_bytes / ranks;  // the mesh divides all rows
         if (ranks == 2) {
-            first = counts[0];
+            first = counts[0], second = counts[1];
             known_by_all = first["bytes_read"] - share;
             texts = first["collective_bytes"] - (16 + introduction) * ranks;
         }
@@ -82,6 +84,12 @@ TEST_CASE("start-up: files and messages of a rank are as many on 16 ranks as on 
             const int64_t files = rank == 0 ? first["files_opened"] : data_files + 2;
             CHECK(std::abs(own["files_opened"] - files) <= 10);
             CHECK(own["bytes_read"] == share + (rank == 0 ? known_by_all : 0));
+            // all are of one host; rank 0 has the times of all
+            const int64_t of_each_rank =
+                communicator_bytes * (communicators_of_all + 1) + name_bytes + (rank == 0 ? times_bytes : 0);
+            const int64_t grown = own["bytes_held"] - (rank == 0 ? first : second)["bytes_held"];
+            CHECK(grown >= of_each_rank * (ranks - 2));
+            CHECK(grown <= of_each_rank * (ranks - 2) + 8);  // names with one digit more
         }
     }
 }

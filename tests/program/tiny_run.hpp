@@ -46,9 +46,9 @@ Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesyst
 Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {}, int ranks = 0);
 
-/// The ids of a run's processes, a line each, once there are none or `seconds` have passed: mpirun does not wait
-/// for those that it kills, and the ranks of a killed mpirun end by themselves. What has ended and was not waited
-/// for has no command line.
+/// The ids of a run's processes, a line each, once there are none or `seconds` have passed: mpirun does not
+/// wait for those that it kills, and the ranks of a killed mpirun end by themselves. What has ended and was
+/// not waited for has no command line.
 std::string processes_left(const std::filesystem::path& dump_folder, double seconds);
 
 /// Lines of metrics.jsonl.
