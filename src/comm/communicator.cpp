@@ -7,8 +7,10 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "communicator_handle.hpp"
+#include "wait.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -20,6 +22,7 @@ namespace coeus {
 namespace {
 
 constexpr int64_t max_message_bytes = int64_t(1) << 30;  // counts of MPI 3 are int
+constexpr int64_t few_bytes = 1024;  // of a rank: a message takes longer to be sent than to be read
 
 int as_count(int64_t bytes) {
     require(bytes >= 0 && bytes <= max_message_bytes, "message too large for one MPI call");
@@ -165,7 +168,7 @@ void Communicator::reduce_piece(Tensor out, Tensor in, int64_t first, int64_t st
         COEUS_CHECK_MPI(MPI_Isend(part_of(peer).data, as_count(bytes), MPI_BYTE, peer, 0, handle_->comm,
                                   &requests.emplace_back()));
     }
-    COEUS_CHECK_MPI(MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+    wait_all(requests);
     sum_pieces(out, handle_->pieces(), bytes, part_of(rank_), rank_, size_);
 }
 
@@ -234,8 +237,8 @@ void Communicator::sum_by_pieces(Tensor inout) const {
         auto* all = rest.bytes() <= int64_t(sizeof(int64_t))
                         ? reinterpret_cast<std::byte*>(handle_->numbers.data())
                         : handle_->pieces();
-        COEUS_CHECK_MPI(MPI_Allgather(rest.data, as_count(rest.bytes()), MPI_BYTE, all,
-                                      as_count(rest.bytes()), MPI_BYTE, handle_->comm));
+        std::memcpy(all + rank_ * rest.bytes(), rest.data, size_t(rest.bytes()));
+        gather_by_doubling(all, rest.bytes());
         sum_pieces(rest, all, rest.bytes(), rest, rank_, size_);
     }
 }
@@ -260,13 +263,40 @@ void Communicator::all_gather(Tensor out, Tensor in, Where where) const {
 void Communicator::gather(Tensor out, Tensor in) const {
     void* own = part(out, rank_ * in.count(), in.count()).data;
     if (own != in.data) std::memcpy(own, in.data, size_t(in.bytes()));
-    if (size_ == 1) return;
-    if (in.bytes() <= max_message_bytes) {
-        COEUS_CHECK_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, out.data, as_count(in.bytes()), MPI_BYTE,
-                                      handle_->comm));
-        return;
+    if (in.bytes() <= few_bytes) return gather_by_doubling(static_cast<std::byte*>(out.data), in.bytes());
+    const int64_t piece = max_message_bytes / size_of(in.dtype);
+    for (int64_t first = 0; first < in.count() && size_ > 1; first += piece) {
+        const int64_t n = std::min(piece, in.count() - first);
+        auto& requests = handle_->requests;
+        requests.clear();
+        for (int step = 1; step < size_; ++step) {
+            const int peer = (rank_ + size_ - step) % size_;
+            const Tensor from = part(out, peer * in.count() + first, n);
+            COEUS_CHECK_MPI(MPI_Irecv(from.data, as_count(from.bytes()), MPI_BYTE, peer, 1, handle_->comm,
+                                      &requests.emplace_back()));
+        }
+        const Tensor sent = part(out, rank_ * in.count() + first, n);
+        for (int step = 1; step < size_; ++step)
+            COEUS_CHECK_MPI(MPI_Isend(sent.data, as_count(sent.bytes()), MPI_BYTE, (rank_ + step) % size_, 1,
+                                      handle_->comm, &requests.emplace_back()));
+        wait_all(requests);
     }
-    for (int root = 0; root < size_; ++root) broadcast(part(out, root * in.count(), in.count()), root);
+}
+
+// In log2(n) messages, of n/2 ranks' bytes at most (Bruck et al. 1997, section 3): a rank has first its own,
+// then those of the 2, 4, 8 ... ranks from itself on.
+void Communicator::gather_by_doubling(std::byte* all, int64_t bytes) const {
+    std::memmove(all, all + rank_ * bytes, size_t(bytes));
+    for (int have = 1; have < size_; have *= 2) {
+        const int more = as_count(std::min(have, size_ - have) * bytes);
+        std::array<MPI_Request, 2> requests;
+        COEUS_CHECK_MPI(MPI_Irecv(all + have * bytes, more, MPI_BYTE, (rank_ + have) % size_, 4,
+                                  handle_->comm, &requests[0]));
+        COEUS_CHECK_MPI(
+            MPI_Isend(all, more, MPI_BYTE, (rank_ + size_ - have) % size_, 4, handle_->comm, &requests[1]));
+        wait_all(requests);
+    }
+    std::rotate(all, all + (size_ - rank_) % size_ * bytes, all + size_ * bytes);
 }
 
 void Communicator::all_to_all(Tensor out, Tensor in, Where where) const {
@@ -297,7 +327,7 @@ void Communicator::exchange_parts(Tensor out, Tensor in) const {
             COEUS_CHECK_MPI(MPI_Isend(to.data, as_count(to.bytes()), MPI_BYTE, (rank_ + step) % size_, 2,
                                       handle_->comm, &requests.emplace_back()));
         }
-        COEUS_CHECK_MPI(MPI_Waitall(int(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+        wait_all(requests);
     }
 }
 
@@ -309,10 +339,15 @@ void Communicator::send_receive(Tensor sent, int to, Tensor received, int from, 
         return as_count(std::clamp<int64_t>(t.bytes() - first, 0, max_message_bytes));
     };
     perform("send_receive", sent.bytes(), where, [&] {
-        for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes()); first += max_message_bytes)
-            COEUS_CHECK_MPI(MPI_Sendrecv(at(sent, first), piece(sent, first), MPI_BYTE, to, 3,
-                                         at(received, first), piece(received, first), MPI_BYTE, from, 3,
-                                         handle_->comm, MPI_STATUS_IGNORE));
+        for (int64_t first = 0; first < std::max(sent.bytes(), received.bytes());
+             first += max_message_bytes) {
+            std::array<MPI_Request, 2> requests;
+            COEUS_CHECK_MPI(MPI_Irecv(at(received, first), piece(received, first), MPI_BYTE, from, 3,
+                                      handle_->comm, &requests[0]));
+            COEUS_CHECK_MPI(
+                MPI_Isend(at(sent, first), piece(sent, first), MPI_BYTE, to, 3, handle_->comm, &requests[1]));
+            wait_all(requests);
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "communicator_handle.hpp"
+#include "wait.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -49,7 +50,7 @@ void Gather::begin(std::span<const double> values) {
 
 std::span<const double> Gather::finish() {
     require(under_way_, "a gather begins before it ends");
-    COEUS_CHECK_MPI(MPI_Wait(&request_->request, MPI_STATUS_IGNORE));
+    wait_for(request_->request);
     under_way_ = false;
     return all_;
 }

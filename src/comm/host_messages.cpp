@@ -2,6 +2,7 @@
 // Messages by MPI, of tensors of the host or, by way of pinned memory, of a device.
 #include "communicator_handle.hpp"
 #include "message_carrier.hpp"
+#include "wait.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -38,7 +39,7 @@ public:
 
     void wait(int number) override {
         MPI_Request& request = requests_[size_t(number)];
-        if (request != MPI_REQUEST_NULL) COEUS_CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        if (request != MPI_REQUEST_NULL) wait_for(request);
     }
 
     void progress() override {

@@ -115,6 +115,7 @@ private:
     template <class Work>
     void perform(const char* operation, int64_t bytes, const Where& where, const Work& work) const;
     void gather(Tensor out, Tensor in) const;
+    void gather_by_doubling(std::byte* all, int64_t bytes) const;
     void exchange_parts(Tensor out, Tensor in) const;
     void reduce_piece(Tensor out, Tensor in, int64_t first, int64_t stride) const;
     void sum_by_pieces(Tensor inout) const;

@@ -63,6 +63,23 @@ TEST_CASE("reduce_scatter and all_gather are the two halves of all_reduce") {
     }
 }
 
+TEST_CASE("all_gather puts each rank's part in its place") {
+    const Communicator world = Communicator::world("world");
+    const int size = world.size(), rank = world.rank();
+    for (const int64_t each : {1, 256, 257, 300007})  // up to 1 KiB in another way than beyond
+        for (const bool in_place : {false, true}) {
+            OwnedTensor all(Dtype::f32, {size, each}), own(Dtype::f32, {each});
+            const Tensor in = in_place ? all.view.slice_rows(rank, 1).reshape({each}) : own.view;
+            for (int64_t i = 0; i < each; ++i) in.as<float>()[i] = value(rank, i);
+            world.all_gather(all, in);
+            int64_t wrong = 0;
+            for (int peer = 0; peer < size; ++peer)
+                for (int64_t i = 0; i < each; ++i)
+                    wrong += !(all.view.as<float>()[peer * each + i] == value(peer, i));
+            CHECK(wrong == 0);
+        }
+}
+
 TEST_CASE("scalars, maximum, broadcast, send and receive") {
     const Communicator world = Communicator::world("world");
     const int size = world.size(), rank = world.rank();
