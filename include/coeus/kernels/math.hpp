@@ -93,12 +93,13 @@ COEUS_HD inline F exp_polynomial(F x) {
     return x < low ? zero : p;
 }
 
-/// 2^x for x <= 0, for attention, whose scores may as well count in powers of 2: cheaper than exp. Never less
-/// than about the smallest normal number (float: polynomial of Cephes exp2f).
+/// 2^x for x <= 0, for attention, whose scores may as well count in powers of 2: cheaper than exp (float:
+/// polynomial of Cephes exp2f). 0 below the smallest normal number: were hidden keys to get that number,
+/// products with them would be denormal, which cost some processors over a hundred cycles each.
 template <class Scalar, class F, class I>
 COEUS_HD inline F exp2_polynomial(F x) {
     constexpr bool is_double = std::is_same_v<Scalar, double>;
-    constexpr Scalar low = is_double ? Scalar(-1022.0) : Scalar(-126.0);
+    constexpr Scalar low = is_double ? Scalar(-1023.0) : Scalar(-127.0);  // the exponent's bits are 0 there
     constexpr Scalar magic = is_double ? Scalar(0x1.8p52) : Scalar(0x1.8p23);
     constexpr int mantissa = is_double ? 52 : 23, bias = is_double ? 1023 : 127;
     const F zero{};

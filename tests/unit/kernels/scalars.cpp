@@ -49,8 +49,8 @@ TEST_CASE("exp and 2^x are right to two units in the last place, and at its ends
     CHECK(std::isnan(exp_of(nan_value)));
     CHECK(std::isnan(power_of_two(nan_value)));
     CHECK(std::isnan(power_of_two(float(nan_value))));
-    CHECK(power_of_two(-1e30) <= 1e-300);
-    CHECK(power_of_two(-1e30f) <= 1e-37f);
+    CHECK(power_of_two(-1e30) == 0.0);  // not the smallest normal number: products with it are slow
+    CHECK(power_of_two(-1e30f) == 0.0f);
     CHECK(power_of_two(0.0f) == 1.0f);
 }
 
