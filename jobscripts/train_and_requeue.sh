@@ -21,10 +21,10 @@ say() {
 tell_to_end() { # SIGNAL
     : >"$COEUS_STOP_FILE"
     # Slurm sends TERM to the tasks that srun started by itself
-    [ -z "$ranks" ] || [ "$1 ${launch[0]}" = "TERM srun" ] || kill -USR1 "$ranks" 2>/dev/null
+    [ -z "$ranks" ] || [ "$1 ${launch[0]##*/}" = "TERM srun" ] || kill -USR1 "$ranks" 2>/dev/null
 }
 
-# USR1 comes from --signal before the time is over, TERM when the job is preempted or cancelled: the ranks save, and
+# USR1 or USR2 comes from --signal before the time is over, TERM when the job is preempted or cancelled: the ranks save, and
 # end with 75. A signal interrupts `wait`, which then tells nothing of the ranks.
 run_ranks() {
     [ ! -e "$COEUS_STOP_FILE" ] || return 75
@@ -93,7 +93,7 @@ queue_again_after_crash() {
 train_and_requeue() {
     local ranks= state
     rm -f "$COEUS_STOP_FILE"
-    trap 'tell_to_end USR1' USR1
+    trap 'tell_to_end USR1' USR1 USR2
     trap 'tell_to_end TERM' TERM
     # each job of an array is a run of its own: --job.dump_folder=outputs/run_%a
     set -- "${@//%a/${SLURM_ARRAY_TASK_ID-%a}}"

@@ -169,8 +169,7 @@ int generate(const Arguments& arguments) {
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
         throw ConfigError(
             "{} was trained with the tokenizer \"{}\" (model.hf_assets_path of its deck), which is not there "
-            "as "
-            "seen from here; name it: --tokenizer PATH",
+            "as seen from here; name it: --tokenizer PATH",
             source.path(), source.tokenizer_folder());
     const Tokenizer tokenizer(flags.given("tokenizer") ? flags.text("tokenizer") : source.tokenizer_folder());
     if (tokenizer.vocab_size() > source.model().vocab)

@@ -34,8 +34,7 @@ using Show = void (*)(const std::string& path, const InfoOptions& options);
 
 constexpr const char* known =
     "coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, Hugging Face folders "
-    "and run "
-    "folders";
+    "and run folders";
 
 // The first bytes, at most.
 std::string beginning(const std::string& path, size_t most) {

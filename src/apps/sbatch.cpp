@@ -136,8 +136,7 @@ bool set_tasks(std::string& script, const Flags& flags) {
     if (tasks_given && flags.integer("ntasks-per-node", 1) != count)
         throw ConfigError(
             "coeus sbatch: --ntasks-per-node={} with --gpus-per-node={}: each GPU has a task of its own; "
-            "leave "
-            "--ntasks-per-node out",
+            "leave --ntasks-per-node out",
             flags.text("ntasks-per-node"), gpus);
     set_directive(script, "gpus-per-node", gpus);
     set_directive(script, "ntasks-per-node", std::to_string(count));

@@ -62,7 +62,8 @@ private:
 
 struct Slot {
     Published<Operation> operation;
-    std::atomic<double> ended;       // of the operation; 0: under way
+    std::atomic<double> ended;  // of the operation; 0: under way
+    std::atomic<bool> reached;
     std::atomic<uint64_t> position;  // in the order of all, from 1; 0: none yet
 };
 
@@ -171,6 +172,7 @@ int FlightRecorder::begin(const Line* line, OperationKind kind, const char* name
             continue;
         }
         slot.ended.store(0, std::memory_order_relaxed);
+        slot.reached.store(kind != OperationKind::queued, std::memory_order_relaxed);
         slot.position.store(position + 1, std::memory_order_relaxed);
         slot.operation.store_and_unlock(operation);
         return int(entry);
@@ -182,14 +184,25 @@ void FlightRecorder::end(int entry) {
     if (entry >= 0) memory_->slots[size_t(entry)].ended.store(steady_seconds(), std::memory_order_release);
 }
 
+void FlightRecorder::reach(int entry) {
+    if (entry >= 0) memory_->slots[size_t(entry)].reached.store(true, std::memory_order_release);
+}
+
+void FlightRecorder::pass_over(const Line& line) {
+    if (line.number_ >= 0)
+        memory_->lines[size_t(line.number_)].collectives.fetch_add(1, std::memory_order_relaxed);
+}
+
 std::vector<Operation> FlightRecorder::operations() const {
     std::map<uint64_t, Operation> found;
     for (const Slot& slot : memory_->slots) {
         Operation operation;
         const uint64_t position = slot.position;
         const double ended = slot.ended;
+        const bool reached = slot.reached;
         if (position == 0 || !slot.operation.load(operation) || slot.position != position) continue;
         operation.ended = ended;
+        operation.reached = reached;
         found[position] = operation;
     }
     std::vector<Operation> all;
@@ -255,8 +268,8 @@ Recorded::Recorded(const char* name, int64_t bytes, std::string_view path) {
     enter(nullptr, OperationKind::file, name, bytes, path, 0, -1, double(bytes) / slowest_disk);
 }
 
-Recorded::Recorded(const char* name, const std::source_location& where) {
-    enter(nullptr, OperationKind::data, name, 0, where.file_name(), int(where.line()), -1, 0);
+Recorded::Recorded(OperationKind kind, const char* name, const std::source_location& where) {
+    enter(nullptr, kind, name, 0, where.file_name(), int(where.line()), -1, 0);
 }
 
 void Recorded::enter(const FlightRecorder::Line* line, OperationKind kind, const char* name, int64_t bytes,

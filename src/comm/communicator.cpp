@@ -8,6 +8,7 @@
 #include "coeus/comm/nccl_world.hpp"
 #include "communicator_handle.hpp"
 #include "wait.hpp"
+#include "world_line.hpp"
 
 #include <algorithm>
 #include <array>
@@ -110,6 +111,8 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
 Communicator Communicator::world(const std::string& name) {
+    const Recorded recorded(world_line(), OperationKind::collective, "make_communicator", 0,
+                            std::source_location::current());
     MPI_Comm comm = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     return {std::make_unique<Handle>(comm), name};
@@ -134,6 +137,8 @@ const Communicator& alone() {
 
 Communicator Communicator::split(int color, const std::string& name) const {
     if (handle_->comm == MPI_COMM_NULL) return {std::make_unique<Handle>(MPI_COMM_NULL), name};
+    const Recorded recorded(handle_->line, OperationKind::collective, "split", 0,
+                            std::source_location::current());
     MPI_Comm comm = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_split(handle_->comm, color, rank_, &comm));
     const uint64_t split = handle_->line.id() + ++handle_->splits;

@@ -4,6 +4,8 @@
 #include "check_mpi.hpp"
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/flight_recorder.hpp"
+#include "world_line.hpp"
 
 #include <mpi.h>
 
@@ -41,20 +43,17 @@ std::string pmix_problem(const StartEnvironment& start, int world_size) {
     if (tasks <= 1 || world_size > 1 || start.launcher_size == "1") return "";
     const std::string remedy =
         "`srun --mpi=pmix ...` (`srun --mpi=list` shows what the cluster offers), or with `mpirun` inside "
-        "the "
-        "allocation; if pmix is not in that list, the MPI of this build must be one with the cluster's PMIx "
-        "or PMI2";
+        "the allocation; if pmix is not in that list, the MPI of this build must be one with the cluster's "
+        "PMIx or PMI2";
     if (in_step)
         return fmt::format(
             "Slurm started {} tasks, but each sees an MPI world of one rank: PMIx is missing between Slurm "
-            "and "
-            "this MPI. Start with {}",
+            "and this MPI. Start with {}",
             tasks, remedy);
     return fmt::format(
         "Slurm gives this job {} tasks (SLURM_NTASKS), but MPI sees one rank: the program was started "
-        "without "
-        "a launcher, or PMIx is missing between Slurm and this MPI. Start with {}. For one rank on purpose: "
-        "`mpirun -n 1 ...`",
+        "without a launcher, or PMIx is missing between Slurm and this MPI. Start with {}. For one rank on "
+        "purpose: `mpirun -n 1 ...`",
         tasks, remedy);
 }
 
@@ -104,7 +103,19 @@ int MpiRuntime::max_over_world(int value) const {
     return result;
 }
 
+const FlightRecorder::Line& world_line() {
+    static const FlightRecorder::Line line = [] {
+        int rank = 0, size = 1;
+        COEUS_CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+        COEUS_CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+        return FlightRecorder::Line("MPI_COMM_WORLD", 0, rank, size);
+    }();
+    return line;
+}
+
 MpiRuntime::Alike MpiRuntime::local_ranks_with(const std::string& text) const {
+    const Recorded recorded(world_line(), OperationKind::collective, "compare_hosts", 0,
+                            std::source_location::current());
     MPI_Comm node = MPI_COMM_NULL;
     COEUS_CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node));
     const uint64_t own = std::hash<std::string>()(text);

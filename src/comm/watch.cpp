@@ -59,9 +59,8 @@ void Watch::look() {
                        now - operation->since > allowed_ + operation->seconds) {
                 message = fmt::format(
                     "{}: {} between the ranks of {} has not ended after {:.0f} s ({} = {:.0f}{}): another "
-                    "rank "
-                    "has not come to it, has ended, or is that much slower; look for the first message of "
-                    "the other ranks",
+                    "rank has not come to it, has ended, or is that much slower; look for the first message "
+                    "of the other ranks",
                     settings_.who, what, line->communicator_, now - operation->since, option_, allowed_,
                     operation->seconds > 0 ? fmt::format(", and {:.0f} of its own", operation->seconds) : "");
             }
@@ -82,11 +81,12 @@ void Watch::leave(Line& line) {
 }
 
 Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::string()> failure,
-                  const Device* device, FlightRecorder::Line recorded)
+                  const Device* device, FlightRecorder::Line recorded, OperationKind kind)
     : watch_(watch),
       communicator_(std::move(communicator)),
       failure_(std::move(failure)),
-      recorded_(std::move(recorded)) {
+      recorded_(std::move(recorded)),
+      kind_(kind) {
     if (device)
         for (Operation& operation : ring_) {
             operation.begun = device->make_event();
@@ -106,7 +106,10 @@ Watch::Line::Operation* Watch::Line::first_under_way() {
     for (; first_ < given_; ++first_) {
         Operation& operation = at(first_);
         if (operation.begun && !operation.begun->passed()) return &operation;
-        if (operation.since < 0) operation.since = watch_.settings_.clock();
+        if (operation.since < 0) {
+            operation.since = watch_.settings_.clock();
+            FlightRecorder::own().reach(operation.entry);
+        }
         if (!(operation.host_ended && (!operation.ended || operation.ended->passed()))) return &operation;
         FlightRecorder::own().end(std::exchange(operation.entry, -1));
     }
@@ -122,13 +125,14 @@ void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue
     if (!full) ++given_;
     Operation& place = at(given_ - 1);
     place.host_ended = false;
-    if (full) return;
+    if (full) return FlightRecorder::own().pass_over(recorded_);
     place.name = operation;
     place.bytes = bytes;
     place.number = given_ - 1;
     place.since = -1;
     place.seconds = seconds;
-    place.entry = FlightRecorder::own().begin(&recorded_, OperationKind::queued, operation, bytes, "");
+    place.entry = FlightRecorder::own().begin(&recorded_, kind_, operation, bytes, "");
+    if (!queue) FlightRecorder::own().reach(place.entry);
     if (queue && place.begun) place.begun->record(*queue);
 }
 

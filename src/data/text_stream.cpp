@@ -56,8 +56,7 @@ void TextStream::check_beginning() {
     if (nul != std::string_view::npos)
         throw ConfigError(
             "{}: has NUL bytes, the first at line {}, byte {}, so it is no text (or UTF-16 from there on: "
-            "iconv -f "
-            "UTF-16 -t UTF-8)",
+            "iconv -f UTF-16 -t UTF-8)",
             path_, 1 + std::count(begin.begin(), begin.begin() + std::ptrdiff_t(nul), '\n'), nul + 1);
     if (!begin.starts_with("\xEF\xBB\xBF"sv)) return;
     raw_.erase(0, 3);

@@ -59,8 +59,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) : map_(path.string()) {
         if (!offset)
             throw ConfigError(
                 "{}: /{} must be contiguous, without chunks or compression, so that it can be memory-mapped; "
-                "with "
-                "h5py: f.create_dataset(\"{}\", data=...) without further options",
+                "with h5py: f.create_dataset(\"{}\", data=...) without further options",
                 map_.path(), name, name);
         const auto width = hdf5::size_of(array.type());
         if (*offset + count * width > int64_t(map_.bytes().size()))

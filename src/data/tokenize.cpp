@@ -336,8 +336,7 @@ fs::path tokenized(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     if (corpus.bytes() > much_text)
         log::info(
             "reading {} of text to see whether it was tokenized before; the file that `coeus tokenize` makes "
-            "is "
-            "opened at once",
+            "is opened at once",
             bytes_text(double(corpus.bytes())));
     const std::string content = content_of(corpus, tokenizer);
     fs::path file = cache_folder / fmt::format("{}-{}.h5", inputs[0].stem().string(), content);

@@ -23,15 +23,13 @@ std::vector<DecoderPart> split_evenly(const DecoderConfig& config, int stages, c
         throw ConfigError(
             "the pipeline has {} stages, but model.n_layers = {} with "
             "parallelism.pipeline_parallel_first_stage_less_layers = {} and _last_stage_less_layers = {} can "
-            "be "
-            "divided into {} at most",
+            "be divided into {} at most",
             stages, config.layers, weights.embedding, weights.head, all);
     const int64_t least = all / stages, more = all % stages;
     const auto refuse = [&](const char* option, int64_t weight, int64_t most) {
         throw ConfigError(
             "parallelism.{} = {}: a stage of {} has room for the weight of {} layers; the nearest valid "
-            "value "
-            "is {}",
+            "value is {}",
             option, weight, stages, most, most);
     };
     if (stages > 1 && weights.embedding > least)

@@ -42,8 +42,7 @@ Row parse_row(std::string_view line, const std::string& name, int rank, Messages
         if (!cell)
             throw ConfigError(
                 "{}: rank {}, cell {}: \"{}\" is no action; an action is a stage, F, B, I or W, and a "
-                "micro-batch, "
-                "such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B",
+                "micro-batch, such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B",
                 name, rank, column, text);
         const bool message = !cell->empty() && !(*cell)[0].computes();
         if (!message || messages == Messages::keep) row.push_back(*cell);

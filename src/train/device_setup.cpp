@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/device_setup.hpp"
 
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
@@ -153,7 +154,10 @@ RankDevice::RankDevice(const Config& config, const Communicator& world, int loca
         return;
     }
     const int number = local_rank % gpus;
-    together(world, [&] { gpu_ = open_gpu(number); });
+    together(world, [&] {
+        const Recorded recorded(OperationKind::driver, "open_gpu", std::source_location::current());
+        gpu_ = open_gpu(number);
+    });
     const std::vector<std::string> names = gpus_of(world, *gpu_);
     sharing_ = int(std::ranges::count(names, names[size_t(world.rank())]));
     text_ =

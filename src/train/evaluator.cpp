@@ -2,6 +2,7 @@
 #include "coeus/train/evaluator.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/flight_recorder.hpp"
 
 #include <algorithm>
 
@@ -36,10 +37,13 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
         const auto row = [&](std::vector<int32_t>& buffer) {
             return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
         };
-        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks)
-            valid += stream_.sample(sample, row(tokens_), row(labels_), row(document_start_));
+        const auto read = [&](int64_t which) {
+            const Recorded recorded(OperationKind::data, "read samples", std::source_location::current());
+            return stream_.sample(which, row(tokens_), row(labels_), row(document_start_));
+        };
+        for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) valid += read(sample);
         if (filled == 0) {
-            stream_.sample(0, row(tokens_), row(labels_), row(document_start_));
+            read(0);
             std::ranges::fill(row(labels_), -100);
             filled = 1;
         }

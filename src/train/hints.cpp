@@ -110,8 +110,7 @@ std::string striping_advice(const std::string& file_system, const std::string& f
     if (file_system == "gpfs")
         return fmt::format(
             "{} lies on GPFS, which stripes files by itself: there is nothing to set; where one file turns "
-            "out "
-            "slow, checkpoint.files spreads a checkpoint over several",
+            "out slow, checkpoint.files spreads a checkpoint over several",
             folder);
     if (file_system != "lustre") return "";
     const double file_bytes = double(checkpoint_bytes) / double(std::max<int64_t>(1, files));

@@ -61,9 +61,8 @@ std::string KernelProfile::table(const MachineRates& machine) const {
                      [](const Entry& a, const Entry& b) { return a.seconds > b.seconds; });
     const double steps = double(steps_);
     std::string text = fmt::format(
-        "{} {} of {:.1f} ms; in brackets the share of what this rank's threads reach, {} GF/s in "
-        "GEMM "
-        "and {:.1f} GB/s in a copy\n  {:<22} {:>6} {:>10} {:>12} {:>15} {:>15}",
+        "{} {} of {:.1f} ms; in brackets the share of what this rank's threads reach, {} GF/s in GEMM and "
+        "{:.1f} GB/s in a copy\n  {:<22} {:>6} {:>10} {:>12} {:>15} {:>15}",
         steps_, steps_ == 1 ? "step" : "steps", 1e3 * seconds_ / steps,
         machine.flops_per_second > 0 ? fmt::format("{:.0f}", machine.flops_per_second / 1e9) : "?",
         machine.bytes_per_second / 1e9, "kernel", "share", "calls/step", "ms/step", "GF/s", "GB/s");

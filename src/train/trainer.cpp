@@ -82,11 +82,11 @@ void Trainer::run() {
         report();
         report_stragglers(time);
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
+        if (stop_.is_agreed() && (step_ < steps || validation_is_left_)) stop();
         if (goes_back()) {
             read_on();
             continue;
         }
-        if (stop_.is_agreed() && (step_ < steps || validation_is_left_)) stop();
         // last: a run killed here has everything of the step in its files
         goodput_->during(&StartTimes::saving, [&] { saving_.after_step(record()); });
         goodput_->write(step_);
@@ -105,7 +105,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     if (snapshot_due())
         snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries),
                          engine_.exec().observer);
-    watchdog_.begin_step(step_ + 1, engine_.options().graphs);
+    watchdog_.begin_step(step_ + 1);
     const Timer timer;
     if (faults_) faults_->at_step(step_ + 1, engine_.decoder().parameters(), engine_.exec());
     const std::optional<StepBatch> batch = loader.next();
@@ -151,10 +151,10 @@ bool Trainer::train_step(const StepBatch& batch) {
     if (valid_tokens == 0)
         throw ConfigError(
             "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
-            "/loss_mask of "
-            "the training data",
+            "/loss_mask of the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
+    std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.options().graphs);
     const bool whole = engine_.compute_gradients(
         step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
         valid_tokens,
@@ -164,7 +164,9 @@ bool Trainer::train_step(const StepBatch& batch) {
         guards_->limits(), [this] { return !stops(); });
     if (!whole) return false;
     saving_.wait_for_copies();
-    if (!engine_.update()) {
+    const bool taken = engine_.update();
+    given.reset();
+    if (!taken) {
         pass_over();
         return true;
     }
@@ -219,6 +221,8 @@ std::string Trainer::save_in(std::optional<double> left, double needed) {
         return fmt::format("not saved, since the job ends in {:.0f} s and saving takes {:.0f} s", *left,
                            needed);
     }
+    saving_.finish();
+    if (saving_.stands(step_)) return "saved";
     goes_back();
     return saving_.save_now(record()) ? "saved"
                                       : "not saved, as the deck says (checkpoint.enable, load_only)";

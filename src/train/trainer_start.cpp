@@ -39,6 +39,7 @@ CpuShare cpu_share(const Config& config, const Device& device, const MpiRuntime&
 JobEnd::Options job_end(const Config& config) {
     JobEnd::Options end;
     end.wall_seconds = seconds_of_wall_time(config.training.max_wall_time);
+    end.start -= StartUp::seconds_since_exec();
     if (std::getenv("SLURM_JOB_ID")) end.ask = slurm_job_end;
     return end;
 }
@@ -229,8 +230,7 @@ void Trainer::resume(const Checkpoint::Loaded& loaded, const Words& excluded) {
     if (loaded.train.seed != config_.debug.seed && !excludes(excluded, "dataloader"))
         throw ConfigError(
             "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
-            "or start in "
-            "another job.dump_folder",
+            "or start in another job.dump_folder",
             config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
     if (first_rank())
         for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
@@ -255,8 +255,7 @@ void Trainer::resume(const Checkpoint::Loaded& loaded, const Words& excluded) {
         first_rank() && before != global_batch_)
         log::warn(
             "a step takes {} sequences now; until the checkpoint it took {} (training.global_batch_size "
-            "keeps "
-            "it on any number of ranks)",
+            "keeps it on any number of ranks)",
             global_batch_, before);
     tokens_seen_ = train.tokens_seen;
     if (!first_rank()) return;

@@ -119,8 +119,7 @@ TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however 
            "2 invalid bytes or sequences became U+FFFD and 2,080 NUL bytes were kept: " +
                bad.path("wide.txt").string() +
                " is not UTF-8, first at line 121, byte 6241; from there on it looks like UTF-16: convert "
-               "that part "
-               "with tail -c +6241 | iconv -f UTF-16 -t UTF-8");
+               "that part with tail -c +6241 | iconv -f UTF-16 -t UTF-8");
     write_file(bad.path("utf16.txt"), "\xFF\xFE" + wide);
     bad.check(bad.path("utf16.txt"), tokenizer,
               bad.path("utf16.txt").string() +
@@ -257,8 +256,7 @@ TEST_CASE("A mesh or a batch that does not fit the ranks") {
     const BadInput bad;
     bad.check(bad.good(), {"--parallelism.data_parallel_shard_degree=3"},
               "the degrees of [parallelism] (dp_shard 3) need 3 ranks, but 2 were started: start 3; with 2 "
-              "ranks set "
-              "parallelism.data_parallel_shard_degree = 2 (or -1: all that are left over)",
+              "ranks set parallelism.data_parallel_shard_degree = 2 (or -1: all that are left over)",
               2);
     bad.check(bad.good(), {"--parallelism.data_parallel_replicate_degree=2"},
               "parallelism.data_parallel_shard_degree = -1: 1 ranks cannot be divided by the other degrees");

@@ -135,8 +135,7 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
     };
     check(s.both, {"--training.dataset_weights=1"},
           "training.dataset_weights = [1.0]: 1 weight for 2 paths in training.dataset_path; give one weight "
-          "for "
-          "each path",
+          "for each path",
           2);
     check(s.both, {"--training.dataset_weights=1,0"},
           "command line: training.dataset_weights = 1,0: must be greater than 0");

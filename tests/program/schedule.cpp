@@ -55,8 +55,7 @@ TEST_CASE("program: schedule says what is wrong, exit 2") {
     check({"1F1B"}, "coeus schedule");
     check({"--name", "1F1C", "--pp", "4", "--microbatches", "8"},
           "--name 1F1C: no such schedule, did you mean 1F1B?; there are GPipe, 1F1B, Interleaved1F1B, "
-          "LoopedBFS, "
-          "InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
+          "LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV");
     check({"--name", "1F1B", "--microbatches", "8"}, "coeus schedule needs --pp");
     check({"--name", "1F1B", "--pp", "4"}, "coeus schedule needs --microbatches");
     check({"--name", "1F1B", "--pp", "0", "--microbatches", "8"},
@@ -67,15 +66,13 @@ TEST_CASE("program: schedule says what is wrong, exit 2") {
           "--virtual 2: 1F1B has one stage on each rank; the nearest that works is 1");
     check({"--name", "Interleaved1F1B", "--pp", "4", "--microbatches", "13"},
           "--microbatches 13: Interleaved1F1B on 4 ranks runs 13 micro-batches in 3 rounds, and their number "
-          "must be a "
-          "multiple of the rounds; the nearest that works is 12");
+          "must be a multiple of the rounds; the nearest that works is 12");
     check({"--csv", "absent.csv"}, "absent.csv: cannot be read: No such file or directory");
     check({"--csv", "x.csv", "--pp", "4"}, "--pp and --csv exclude each other: the file says it all");
     write_file(folder / "x.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
     check({"--csv", "x.csv"},
           "x.csv: rank 0, cell 1: 0B0 waits for ever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for "
-          "0F1 (rank 0, "
-          "cell 2)");
+          "0F1 (rank 0, cell 2)");
     write_file(folder / "x.csv", "0F0,0G0\n");
     check({"--csv", "x.csv"}, "x.csv: rank 0, cell 1: \"0G0\" is no action");
     check({"--name", "GPipe", "--pp", "1", "--microbatches", "1", "--lowered"},

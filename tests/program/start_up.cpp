@@ -151,7 +151,7 @@ TEST_CASE("stragglers: the rank that holds the others up is named, and for what"
             const Outcome outcome =
                 run_coeus(tiny_run(folder / "run", folder / "tokens.h5",
                                    {steps(12), "--training.local_batch_size=2", accumulation,
-                                    "--metrics.straggler_freq=5", "--metrics.straggler_percent=10"}),
+                                    "--metrics.straggler_freq=5", "--metrics.straggler_percent=50"}),
                           2, {{"COEUS_FAULT", fault}});
             INFO(outcome.output);
             CHECK(outcome.exit_code == 0);

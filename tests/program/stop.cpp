@@ -264,7 +264,7 @@ TEST_CASE("A run ends before its time is over") {
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
     const Arguments arguments =
         tiny_run(folder / "run", folder / "tokens.h5",
-                 {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:03",
+                 {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:05",
                   "--checkpoint.walltime_margin=1", "--metrics.log_freq=1000"});
     const Outcome out = run_coeus(arguments, 2);
     CAPTURE(out.output);

@@ -18,8 +18,9 @@ namespace coeus {
 
 /// What an operation waits for: `collective` for the other ranks of its communicator; `patient` too, while
 /// one of them does work that may take any time; `message` for one rank; `queued` is a collective that was
-/// given to a GPU; `file` for a disk, `data` for the next batch.
-enum class OperationKind : uint8_t { collective, patient, message, queued, file, data };
+/// given to a GPU, `graph` all that a step gives to it; `file` for a disk, `data` for the next batch,
+/// `driver` for a GPU's driver.
+enum class OperationKind : uint8_t { collective, patient, message, queued, graph, file, data, driver };
 
 /// An entry of the ring. Texts are cut off where they are too long: names at their ends, places at their
 /// beginnings.
@@ -28,6 +29,7 @@ struct Operation {
     int64_t bytes = 0;
     double began = 0;      ///< steady_seconds(), which the processes of a host share
     double ended = 0;      ///< 0: under way
+    bool reached = true;   ///< false: it waits in a GPU's queue
     double allowance = 0;  ///< seconds that it may take besides what any operation may
     int32_t line = -1;     ///< number of its line; -1: none
     int32_t thread = 0;    ///< as the system numbers it; the main thread's is the process's
@@ -78,6 +80,10 @@ public:
     int begin(const Line* line, OperationKind kind, const char* name, int64_t bytes, std::string_view place,
               int source_line = 0, int peer = -1, double allowance = 0);
     void end(int entry);
+    /// A GPU has come to this `queued` operation.
+    void reach(int entry);
+    /// An operation that is not entered: those behind it have the numbers that other ranks give them.
+    void pass_over(const Line& line);
 
     /// Those of the ring, the oldest first.
     std::vector<Operation> operations() const;
@@ -132,8 +138,8 @@ public:
              const std::source_location& where, int peer = -1);
     /// Of a file: it may take a second for each 10 MiB besides what any operation may.
     Recorded(const char* name, int64_t bytes, std::string_view path);
-    /// A wait for data.
-    Recorded(const char* name, const std::source_location& where);
+    /// Of no communicator: a wait for data or a driver.
+    Recorded(OperationKind kind, const char* name, const std::source_location& where);
     ~Recorded();
     Recorded(const Recorded&) = delete;
     Recorded& operator=(const Recorded&) = delete;

@@ -62,9 +62,10 @@ class Watch::Line {
 public:
     /// `failure`: what is wrong with the communicator as such, asked at each look; "": nothing. Operations on
     /// a device's queues are seen by its events, which are made here; `device` null: they end when the host
-    /// says so. `recorded`: of the flight recorder, where operations are entered too. The watch outlives it.
+    /// says so. `recorded`: of the flight recorder, where operations are entered too, as this `kind`. The
+    /// watch outlives it.
     Line(Watch& watch, std::string communicator, std::function<std::string()> failure, const Device* device,
-         FlightRecorder::Line recorded = {});
+         FlightRecorder::Line recorded = {}, OperationKind kind = OperationKind::queued);
     ~Line();
     Line(const Line&) = delete;
     Line& operator=(const Line&) = delete;
@@ -96,6 +97,7 @@ private:
     std::string communicator_;
     std::function<std::string()> failure_;
     FlightRecorder::Line recorded_;
+    OperationKind kind_;
     std::array<Operation, remembered_> ring_;
     int64_t first_ = 0, given_ = 0;  // numbers under way: [first_, given_)
 };

@@ -32,9 +32,11 @@ enum class HangCause : uint8_t {
     silent,
     disk,
     data,
+    gpu,        ///< has not come to what its host gave it, or its driver does not answer
     held_up,    ///< has come to where the others wait, but is not in MPI
     computing,  ///< or hangs in code of its own
-    network     ///< all ranks are there
+    network,    ///< all ranks are there
+    graph       ///< all GPUs have their step, and nobody sees into that
 };
 
 struct HangReport {

@@ -29,11 +29,13 @@ struct RankState {
         int peer = -1;
         int64_t thread = 0;
         bool under_way = false;
-        double seconds = 0;  ///< since it began where it is under way, else since it ended
+        bool reached = true;  ///< false: it waits in a GPU's queue
+        double seconds = 0;   ///< since it began where it is under way, else since it ended
 
         /// "all_reduce 14 of dp_shard (8 B, train/trainer.cpp:374)"
         std::string text() const;
-        bool is_communication() const { return kind != OperationKind::file && kind != OperationKind::data; }
+        bool is_communication() const { return kind < OperationKind::file; }
+        bool is_given_to_gpu() const { return kind == OperationKind::queued || kind == OperationKind::graph; }
     };
     struct Stack {
         int64_t thread = 0;
@@ -60,8 +62,8 @@ struct RankState {
 
     /// "rank 3 (host a, GPU 0000:1b:00.0, process 4711)"
     std::string who() const;
-    /// What it is at: of its main thread, else of a thread that communicates, else what its main thread may
-    /// wait for. Null: nothing.
+    /// What it is at: of its main thread, else of its GPU, which works off what it was given in order, else
+    /// of a thread that communicates, else what its main thread may wait for. Null: nothing.
     const Entry* at() const;
     /// The last that has ended.
     const Entry* last() const;

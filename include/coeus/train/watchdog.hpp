@@ -2,8 +2,8 @@
 // Watchdog: a thread of each rank that sees what does not end, crashes and dead neighbours, and reports for
 // all ranks who is at what and waits for whom, while the other threads may be waiting for good.
 //
-//   within a host     ranks read each other's flight recorders in memory, also of those that are stopped or
-//   dead between hosts     by files in the run's folder (src/train/watchdog/meeting_place.hpp)
+//   within a host   by memory: ranks read each other's flight recorders, of dead and stopped ones too
+//   between hosts   by files in the run's folder (src/train/watchdog/meeting_place.hpp)
 //
 // One rank collects what all are at and prints the report; then all end with exit code 3, or, where a user
 // asked by SIGQUIT, go on.
@@ -13,6 +13,7 @@
 #include "coeus/comm/watch.hpp"
 #include "coeus/train/config.hpp"
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -42,21 +43,36 @@ public:
     /// Of NCCL's communicators, which end before it does.
     Watch& nccl();
 
-    /// Around each step. By graphs a GPU's step is one operation, which may take twice as long as the slowest
-    /// before, and the time-out. After the first step comm.train_timeout_seconds counts.
-    void begin_step(int64_t step, bool by_graph);
+    /// Around each step. After the first one comm.train_timeout_seconds counts.
+    void begin_step(int64_t step);
     void end_step(double seconds);
-    /// Seconds, of those that have ended.
-    double slowest_step() const { return slowest_step_; }
+    /// Seconds, of the last 100 that have ended; steps in which the job was suspended do not count.
+    double slowest_step() const;
+
+    /// What a step gives to a GPU as graphs, until the host has waited for it: one operation, which may take
+    /// twice as long as the slowest step, and the time-out.
+    class Graphs {
+    public:
+        /// Not `by_graphs`: nothing.
+        Graphs(Watchdog& watchdog, bool by_graphs);
+        ~Graphs();
+        Graphs(const Graphs&) = delete;
+        Graphs& operator=(const Graphs&) = delete;
+
+    private:
+        Watch::Line* line_ = nullptr;
+    };
 
 private:
     struct Thread;
     Config::Comm options_;
     std::unique_ptr<Thread> thread_;
     std::optional<Watch> nccl_;
-    std::optional<Watch::Line> steps_by_graph_;
-    bool in_step_by_graph_ = false, first_step_done_ = false;
-    double slowest_step_ = 0;
+    std::optional<Watch::Line> graphs_;
+    bool first_step_done_ = false;
+    double step_began_ = 0;
+    std::array<double, 100> last_steps_ = {};  // seconds
+    size_t steps_ended_ = 0;
 };
 
 }  // namespace coeus

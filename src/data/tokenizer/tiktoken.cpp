@@ -85,9 +85,9 @@ const Kind& kind_of(const std::string& file, int32_t ranks, const TokenizerConfi
                           *config.tiktoken, join(names, ", "));
     throw ConfigError(
         "{}: a tiktoken file has no expression and no special tokens; they are known of llama3 (128,000 "
-        "ranks) "
-        "and o200k (199,998), and this one has {}. Say which it is like in tokenizer_config.json beside it: "
-        "{{\"tiktoken\": \"llama3\"}}, with added_tokens_decoder, bos_token and eos_token where they differ",
+        "ranks) and o200k (199,998), and this one has {}. Say which it is like in tokenizer_config.json "
+        "beside it: {{\"tiktoken\": \"llama3\"}}, with added_tokens_decoder, bos_token and eos_token where "
+        "they differ",
         file, with_commas(ranks));
 }
 

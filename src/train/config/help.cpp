@@ -102,24 +102,17 @@ std::string options_markdown() {
         "steps = 1_000\n"
         "```\n\n"
         "`coeus train deck.toml --training.steps=2000 --checkpoint.enable` starts it. The command line goes "
-        "before the "
-        "deck, the deck before what it includes, that before the defaults. On the command line an option is "
-        "`--section.option=value` or `--section.option value`; a boolean also `--section.option` and "
-        "`--section.no_option`; a list `a,b,c`; and of an option given twice the last counts. Names are "
-        "written out. "
-        "Where a value may be absent, `none` takes it away again.\n\n"
+        "before the deck, the deck before what it includes, that before the defaults. On the command line an "
+        "option is `--section.option=value` or `--section.option value`; a boolean also `--section.option` "
+        "and `--section.no_option`; a list `a,b,c`; and of an option given twice the last counts. Names are "
+        "written out. Where a value may be absent, `none` takes it away again.\n\n"
         "Paths are relative to the working directory, but for `include`, and for what a run writes, which "
-        "lies in "
-        "`job.dump_folder` unless its path is absolute. The effective deck of a run is "
-        "written to "
+        "lies in `job.dump_folder` unless its path is absolute. The effective deck of a run is written to "
         "`deck.toml` in `job.dump_folder` and is itself a deck. `--dry_run` checks a deck and runs nothing; "
-        "with "
-        "`--ranks N` for a mesh of N ranks.\n\n"
+        "with `--ranks N` for a mesh of N ranks.\n\n"
         "Sections and options are those of torchtitan's TOML decks. *Not built yet* marks what is refused in "
-        "a real run "
-        "unless it has its default, *refused* what always is, an option or single words of one; *no effect* "
-        "what is checked and accepted, "
-        "with one notice, and has no meaning here.\n";
+        "a real run unless it has its default, *refused* what always is, an option or single words of one; "
+        "*no effect* what is checked and accepted, with one notice, and has no meaning here.\n";
     std::string section = "-";
     for (const Option& option : options()) {
         if (option.section() != section) {
@@ -134,8 +127,7 @@ std::string options_markdown() {
     }
     text +=
         "\n## Other names\n\nShort names for the command line, torchtitan's names of 2024, and those of "
-        "2026, where "
-        "it is configured in Python:\n\n| name | here |\n|---|---|\n";
+        "2026, where it is configured in Python:\n\n| name | here |\n|---|---|\n";
     for (const Alias& alias : aliases()) {
         const char* note = alias.kind == Alias::Kind::inverted ? ", with the opposite meaning" : "";
         if (alias.kind == Alias::Kind::converter)

@@ -53,8 +53,7 @@ MeshShape mesh_shape(const Config& config, int ranks) {
     if (config.checkpoint.create_seed_checkpoint && ranks > 1)
         throw ConfigError(
             "checkpoint.create_seed_checkpoint = true: one rank writes the initial weights, but there are "
-            "{}; "
-            "start 1",
+            "{}; start 1",
             ranks);
     const Config::Parallelism& p = config.parallelism;
     // each degree is at most 65536, but MeshShape multiplies int
@@ -75,8 +74,7 @@ MeshShape mesh_shape(const Config& config, int ranks) {
         while (exchange % nearest != 0) --nearest;
         throw ConfigError(
             "parallelism.expert_parallel_degree = {}: must divide data_parallel_shard x context x tensor = "
-            "{}; the "
-            "nearest valid value is {}",
+            "{}; the nearest valid value is {}",
             p.expert_parallel_degree, exchange, nearest);
     }
     return shape;

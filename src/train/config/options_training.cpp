@@ -102,8 +102,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.steps), "number of optimizer steps of the run").obeys(at_least_1),
         works(COEUS_FIELD(training.enable_cpu_offload),
               "on GPUs: keep moments, weights that are computed in another type, and the inputs of blocks "
-              "that are "
-              "computed again in host memory"),
+              "that are computed again in host memory"),
         works(COEUS_FIELD(training.dtype),
               "type of weights and moments; bfloat16 rounds stochastically, float64 computes in float64 too")
             .one_of({"float32", "bfloat16", "float64"}),

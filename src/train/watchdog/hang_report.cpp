@@ -70,10 +70,20 @@ private:
         return stack && !stack->in_mpi;
     }
 
+    // The host has given its GPU this operation, and the GPU has not come to it.
+    static bool waits_in_queue(const RankState& of, const Entry& operation) {
+        return std::ranges::any_of(of.entries, [&](const Entry& entry) {
+            return entry.id == operation.id && entry.sequence == operation.sequence && entry.under_way &&
+                   !entry.reached;
+        });
+    }
+
     // Ranks that this one waits for.
     std::vector<int> blockers(const RankState& of) const {
         const Entry* at = of.at();
-        if (is_gone(of) || of.condition == Condition::stopped || !at || !at->is_communication()) return {};
+        if (is_gone(of) || of.condition == Condition::stopped || !at || !at->is_communication() ||
+            !at->reached)
+            return {};
         const auto found = members_.find(at->id);
         if (found == members_.end()) return {};
         const std::vector<Member>& members = found->second;
@@ -91,6 +101,9 @@ private:
         if (!members.empty() && int(members.size()) < members.front().line->size)
             for (const RankState& other : states_)
                 if (other.lines.empty() && other.condition != Condition::running) all.insert(other.rank);
+        if (all.empty() && at->kind == OperationKind::queued)
+            for (const Member& member : members)
+                if (waits_in_queue(state(member.rank), *at)) all.insert(member.rank);
         if (all.empty() && is_inside(of))
             for (const Member& member : members)
                 if (is_outside(state(member.rank))) all.insert(member.rank);
@@ -136,8 +149,12 @@ private:
         if (auto failed = ranks_with([](const RankState& s) { return !s.error.empty(); }); !failed.empty())
             return {HangCause::error, failed,
                     fmt::format("{} failed: {}", names(failed), state(failed[0]).error)};
+        // in a large run a healthy host may be too late with its answer
+        const std::vector<int> late = roots();
+        const bool is_clear =
+            std::ranges::any_of(late, [&](int rank) { return state(rank).condition == Condition::running; });
         if (auto silent = ranks_with([](const RankState& s) { return s.condition == Condition::silent; });
-            !silent.empty())
+            !silent.empty() && !is_clear)
             return {HangCause::silent, silent,
                     names(silent) +
                         " did not answer: the process or its host is gone or stopped, or does not "
@@ -147,6 +164,7 @@ private:
 
     HangReport stuck() const {
         std::vector<int> late = roots();
+        std::erase_if(late, [&](int rank) { return state(rank).condition != Condition::running; });
         const bool circle =
             late.empty() && std::ranges::any_of(blockers_, [](const auto& of) { return !of.empty(); });
         const auto those_in = [&](OperationKind kind) {
@@ -166,9 +184,16 @@ private:
                     names(behind) + " " + verb(behind) +
                         " behind in data: the next batch is not there (slow storage, or too few cores for "
                         "the thread that reads)"};
+        if (const auto driver = those_in(OperationKind::driver); !driver.empty())
+            return {
+                HangCause::gpu, driver,
+                fmt::format("{} {} held up by {}: a GPU or driver that does not answer (`nvidia-smi`, Xid "
+                            "in `dmesg`)",
+                            names(driver), verb(driver), state(driver[0]).at()->text())};
         if (circle) return circle_of_ranks();
-        std::vector<int> working, outside;
+        std::vector<int> working, queueing, outside;
         for (const int rank : late) {
+            if (const Entry* at = state(rank).at(); at && !at->reached) queueing.push_back(rank);
             if (!state(rank).at()) working.push_back(rank);
             if (is_outside(state(rank))) outside.push_back(rank);
         }
@@ -180,12 +205,23 @@ private:
                                 "({})",
                                 names(working), working.size() > 1 ? "have" : "has",
                                 quiet_text(state(working[0])))};
+        if (!queueing.empty())
+            return {
+                HangCause::gpu, queueing,
+                fmt::format("the GPU of {} has not come to {}: a kernel before it does not end, or the GPU "
+                            "has failed (`nvidia-smi`, Xid in `dmesg`)",
+                            names(queueing), state(queueing[0]).at()->text())};
         if (!outside.empty())
             return {HangCause::held_up, outside,
                     fmt::format("{} {} come to what the others wait in, but {} held up there outside of MPI",
                                 names(outside), outside.size() > 1 ? "have" : "has", verb(outside))};
         if (occasion_.kind == HangOccasion::Kind::by_hand)
             return {HangCause::none, {}, "none is seen: the run goes on"};
+        if (const Entry* at = state(occasion_.rank).at(); at && at->kind == OperationKind::graph)
+            return {
+                HangCause::graph, late,
+                "all ranks have given their GPUs this step, as graphs, into which nobody sees: a GPU that "
+                "hangs, the network or NCCL. training.disable_cuda_graphs = true shows which"};
         return {HangCause::network, late,
                 "all ranks have come to it, so that the network, MPI or NCCL does not get on with it"};
     }

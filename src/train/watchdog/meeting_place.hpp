@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MeetingPlace: a folder in which the watchdogs of all hosts exchange what their ranks are at. A run's folder
 // is on a file system that all its hosts see: this needs no port, and neither MPI nor the rank that hangs.
-//   events       a line for each event and for its end: "3 ends", "3 over"; empty or not, it is there from
-//   the
-//                start, since network file systems remember for a while that a file is absent
+//   events       a line for each event and for its end: "3 ends", "3 over"; it is there from the start,
+//                since network file systems remember for a while that a file is absent
 //   event_3      whoever makes it collects the records and reports
 //   rank_0.json  what rank 0 was at in the last event
 //   report.txt   the reports

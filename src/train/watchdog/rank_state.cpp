@@ -40,11 +40,14 @@ std::string RankState::who() const {
 }
 
 const RankState::Entry* RankState::at() const {
-    const Entry *on_main = nullptr, *talks = nullptr, *works = nullptr;
+    const Entry *on_main = nullptr, *on_gpu = nullptr, *talks = nullptr, *works = nullptr;
     double quiet = 1e9;  // seconds since the main thread's last operation
     for (const Entry& entry : entries) {
         if (!entry.under_way) {
             if (entry.thread == pid) quiet = std::min(quiet, entry.seconds);
+        } else if (entry.is_given_to_gpu()) {
+            // the first that the GPU has come to, of any communicator, else the first that it was given
+            if (!on_gpu || (entry.reached && !on_gpu->reached)) on_gpu = &entry;
         } else if (entry.thread == pid) {
             on_main = &entry;  // the innermost
         } else if (entry.is_communication()) {
@@ -54,6 +57,7 @@ const RankState::Entry* RankState::at() const {
         }
     }
     if (on_main) return on_main;
+    if (on_gpu) return on_gpu;
     if (talks) return talks;
     return works && works->seconds > 0.8 * quiet ? works : nullptr;
 }
@@ -95,6 +99,7 @@ RankState state_of(const FlightRecorder& recorder, double now) {
              .peer = operation->peer,
              .thread = operation->thread,
              .under_way = operation->under_way(),
+             .reached = operation->reached,
              .seconds = now - (operation->under_way() ? operation->began : operation->ended)});
     }
     std::ranges::reverse(state.entries);
@@ -122,6 +127,7 @@ Json json_of(const RankState& state) {
                          .set("peer", entry.peer)
                          .set("thread", entry.thread)
                          .set("under_way", entry.under_way)
+                         .set("reached", entry.reached)
                          .set("seconds", entry.seconds));
     for (const RankState::Stack& stack : state.stacks)
         stacks.push(Json::object()
@@ -167,6 +173,7 @@ RankState rank_state_of(const JsonView& json) {
                                  .peer = int(entry.integer("peer")),
                                  .thread = entry.integer("thread"),
                                  .under_way = entry.boolean("under_way"),
+                                 .reached = entry.boolean("reached"),
                                  .seconds = entry.number("seconds")});
     for (const JsonView& stack : json["stacks"].elements())
         state.stacks.push_back({.thread = stack.integer("thread"),

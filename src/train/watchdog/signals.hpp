@@ -2,8 +2,7 @@
 // Signals: what a watchdog hears by signals, and how it asks a thread where it is.
 //   SIGQUIT                                     a user asks for the report
 //   SIGURG (ignored by who does not know it)    wakes the watchdog; the thread that is asked says where it is
-//   SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT        the thread crashed: it waits until the watchdog ends the
-//   process
+//   SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT        the thread crashed: it waits until the watchdog ends all
 #pragma once
 
 #include "coeus/base/call_stack.hpp"

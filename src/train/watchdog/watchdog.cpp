@@ -8,9 +8,11 @@
 #include "coeus/base/log.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/train/hang_report.hpp"
-#include "meeting_place.hpp"
+#include "meeting.hpp"
 #include "neighbours.hpp"
 #include "signals.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,13 +27,26 @@ namespace coeus {
 
 namespace {
 
-constexpr double record_patience = 2.5;  // seconds, for the records of other hosts
 // mpirun ends the others one second after a death
-constexpr double death_patience = 0.5;
-constexpr double report_patience = record_patience + 2.5;  // until the report is there
-constexpr double stack_patience = 0.2, abort_patience = 2;
+constexpr double death_patience = 0.5;  // seconds
+constexpr double stack_patience = 0.2, abort_patience = 2, log_patience = 1;
 constexpr double one_report = 2;  // so close together, signals of a user are one
 constexpr size_t most_calls = 24;
+
+// Until the records of other hosts are there, which the reporter opens one by one.
+double record_patience(int ranks) {
+    return 2.5 + 0.002 * ranks;
+}
+
+// Until the report is there.
+double report_patience(int ranks) {
+    return record_patience(ranks) + 2.5;
+}
+
+// Of those that wait for the report: 640 times a second by all together.
+double pause_between_looks(int ranks) {
+    return std::max(0.05, ranks / 640.0);
+}
 
 // Notes of an event carry whether the run ends with it.
 int64_t note_of(int64_t event, bool ends) {
@@ -67,8 +82,8 @@ void sleep(double seconds) {
 
 struct Watchdog::Thread {
     Thread(const MpiRuntime& mpi, double allowed_seconds, const char* option_name)
-        : signals(report_patience + abort_patience),
-          neighbours(mpi),
+        : neighbours(mpi),
+          signals(last_patience()),
           allowed(allowed_seconds),
           option(option_name),
           thread([this] { run(); }) {}
@@ -112,9 +127,9 @@ struct Watchdog::Thread {
         if (neighbours.told() > note_of(handled, true))
             take_part({.number = neighbours.told() / 2, .ends = neighbours.told() % 2 == 1});
         // one of a host asks the others at a time
-        else if (const MeetingPlace* place = meeting_place();
-                 place && looks++ % neighbours.all().size() == index_on_host()) {
-            const MeetingPlace::Event newest = place->newest();
+        else if (const Meeting* others = meeting();
+                 others && looks++ % neighbours.all().size() == index_on_host()) {
+            const MeetingPlace::Event newest = others->newest();
             if (newest.number > handled) {
                 neighbours.tell(note_of(newest.number, newest.ends));
                 take_part(newest);
@@ -156,7 +171,7 @@ struct Watchdog::Thread {
             if (!operation.under_way() || operation.kind == OperationKind::patient ||
                 operation.kind == OperationKind::queued)
                 continue;
-            const double seconds = now - std::max(operation.began, resumed);
+            const double seconds = now - std::max(operation.began, resumed.load());
             if (seconds <= allowed + operation.allowance) continue;
             const RankState state = state_of(FlightRecorder::own(), now);
             for (const RankState::Entry& entry : state.entries)
@@ -202,26 +217,22 @@ struct Watchdog::Thread {
     }
 
     void raise(const HangOccasion& occasion) {
-        const MeetingPlace* place = meeting_place();
+        const Meeting* others = meeting();
         const int64_t event = handled + 1;
         if (!neighbours.claim(note_of(event, occasion.ends()))) return;
-        if (place && !place->claim(event)) {
+        if (occasion.ends()) end_at_last();
+        if (others && !others->claim(event)) {
             neighbours.tell(note_of(event, occasion.ends()));
             return take_part({.number = event, .ends = occasion.ends()});
         }
         handled = event;
-        if (place) unless_full([&] { place->announce(event, occasion.ends()); });
+        if (others) others->announce(event, occasion.ends());
         neighbours.tell(note_of(event, occasion.ends()));
         const std::vector<RankState> states = collect(event, occasion);
         std::string text = hang_report(occasion, states).text;
-        if (place)
-            text += fmt::format("\nWhat each rank did last: {}", place->record_of(0).parent_path().string());
-        if (occasion.ends())
-            log::error("{}", text);
-        else
-            log::warn("{}", text);
-        log::flush();
-        if (place) unless_full([&] { place->conclude(event, text); });
+        if (others) text += fmt::format("\nWhat each rank did last: {}", others->folder().string());
+        say(text, occasion.ends());
+        if (others) others->conclude(event, text);
         if (occasion.ends()) end();
         last_report = steady_seconds();
     }
@@ -242,20 +253,23 @@ struct Watchdog::Thread {
             there[rank] = true;
         };
         const RankState own = own_state();
-        const MeetingPlace* place = meeting_place();
-        if (place) unless_full([&] { place->write(event, own); });
+        const Meeting* others = meeting();
+        if (others) others->write(event, own);
         take(own);
-        const double patience = occasion.kind == HangOccasion::Kind::death ? death_patience : record_patience;
+        const double patience =
+            occasion.kind == HangOccasion::Kind::death ? death_patience : record_patience(int(ranks));
         const Timer timer;
         while (true) {
             for (RankState& state : neighbours.that_cannot_answer())
                 if (!there[size_t(state.rank)]) take(std::move(state));
-            for (size_t rank = 0; place && rank < ranks; ++rank)
-                if (!there[rank])
-                    if (auto state = place->read(event, int(rank))) take(std::move(*state));
-            if (std::ranges::find(there, false) == there.end() || timer.seconds() > patience) break;
+            std::vector<int> missing;
+            for (size_t rank = 0; rank < ranks; ++rank)
+                if (!there[rank]) missing.push_back(int(rank));
+            const double left = patience - timer.seconds();
+            if (missing.empty() || left <= 0) break;
+            if (others)
+                for (RankState& state : others->read(event, missing, left)) take(std::move(state));
             sleep(0.05);
-            if (place) place->look_again();
         }
         for (const Neighbours::Neighbour& neighbour : neighbours.all())
             if (!there[size_t(neighbour.rank)]) take(neighbours.state_of(neighbour));
@@ -264,41 +278,60 @@ struct Watchdog::Thread {
 
     void take_part(MeetingPlace::Event event) {
         handled = event.number;
-        const MeetingPlace* place = meeting_place();
-        if (place)
-            unless_full([&] {
-                place->write(event.number, own_state());
-                for (const RankState& state : neighbours.that_cannot_answer())
-                    if (!place->read(event.number, state.rank)) place->write(event.number, state);
-            });
+        if (event.ends) end_at_last();
+        const Meeting* others = meeting();
+        if (others) {
+            others->write(event.number, own_state());
+            others->write_for(event.number, neighbours.that_cannot_answer());
+        }
         last_report = steady_seconds();
         if (!event.ends) return;
         const Timer timer;
-        while (timer.seconds() < report_patience && !(place && is_over(*place, event.number))) sleep(0.05);
+        const int ranks = neighbours.world_size();
+        while (timer.seconds() < report_patience(ranks) && !(others && is_over(*others, event.number)))
+            sleep(pause_between_looks(ranks));
         sleep(1);  // who reports ends the others
         end();
     }
 
-    static bool is_over(const MeetingPlace& place, int64_t event) {
-        const MeetingPlace::Event newest = place.newest();
+    static bool is_over(const Meeting& others, int64_t event) {
+        const MeetingPlace::Event newest = others.newest();
         return newest.number == event && newest.over;
     }
 
-    // A report goes without what a full disk does not take.
-    static void unless_full(const std::function<void()>& write) {
-        try {
-            write();
-        } catch (const std::exception& error) {
-            log::warn("The watchdog's records are not complete: {}", error.what());
-        }
+    // The log's file may be where nothing answers.
+    void say(const std::string& text, bool ends) {
+        const auto log_text = [text, ends] {
+            if (ends)
+                log::error("{}", text);
+            else
+                log::warn("{}", text);
+            log::flush();
+        };
+        if (errands.run(log_patience, log_text)) return;
+        const std::string line = text + "\n";
+        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // then nobody can be told
+    }
+
+    // Longer than a report takes.
+    double last_patience() const {
+        return report_patience(neighbours.world_size()) + 4 * log_patience + abort_patience;
+    }
+
+    // This process ends, whatever the report or MPI waits for.
+    void end_at_last() const {
+        std::thread([seconds = last_patience()] {
+            sleep(seconds);
+            std::_Exit(int(ExitCode::system));
+        }).detach();
     }
 
     // MPI_Abort may wait for what hangs.
-    [[noreturn]] void end() const {
-        log::flush();
+    [[noreturn]] void end() {
+        errands.run(log_patience, log::flush);
         if (signals.crash()) {
             signals.end_crashed();
-            sleep(report_patience);
+            sleep(last_patience());
         }
         std::thread([] {
             sleep(abort_patience);
@@ -313,21 +346,22 @@ struct Watchdog::Thread {
         return size_t(std::ranges::find(all, neighbours.rank(), &Neighbours::Neighbour::rank) - all.begin());
     }
 
-    const MeetingPlace* meeting_place() const {
+    const Meeting* meeting() const {
         const std::lock_guard lock(mutex);
-        return place_.get();
+        return meeting_.get();
     }
 
-    void set_meeting_place(MeetingPlace place, int64_t last_event) {
+    void meet(MeetingPlace place, int64_t last_event) {
         const std::lock_guard lock(mutex);
         handled = last_event;
-        place_ = std::make_unique<MeetingPlace>(std::move(place));
+        meeting_ = std::make_unique<Meeting>(errands, std::move(place));
     }
 
-    Signals signals;
+    Errands errands;
     Neighbours neighbours;
+    Signals signals;
     mutable std::mutex mutex;  // of what other threads set
-    std::unique_ptr<MeetingPlace> place_;
+    std::unique_ptr<Meeting> meeting_;
     std::string gpu;
     std::optional<HangOccasion> noticed;
     std::atomic<double> allowed;
@@ -336,7 +370,8 @@ struct Watchdog::Thread {
     std::atomic<int64_t> handled = 0;  // the last event
     size_t looks = 0;
     double last_report = -1e9;
-    double last_look = 0, resumed = 0;
+    double last_look = 0;
+    std::atomic<double> resumed = 0;
     std::thread thread;  // last: everything else exists before it runs
 };
 
@@ -355,7 +390,7 @@ void Watchdog::guard(const std::function<void()>& work) {
     const auto report = [&](const std::exception& error) {
         if (thread_->neighbours.world_size() == 1) return;
         thread_->notice(HangOccasion::Kind::error, error.what());
-        sleep(2 * report_patience);  // the watchdog's thread ends the process
+        sleep(2 * thread_->last_patience());  // the watchdog's thread ends the process
     };
     try {
         work();
@@ -385,7 +420,7 @@ void Watchdog::meet_in(const std::filesystem::path& folder) {
         last = place.newest().number;
     });
     world.broadcast(Tensor(&last, Dtype::i64, {1}), 0);
-    thread_->set_meeting_place(std::move(place), last);
+    thread_->meet(std::move(place), last);
     world.barrier();
 }
 
@@ -407,22 +442,38 @@ Watch& Watchdog::nccl() {
     return *nccl_;
 }
 
-void Watchdog::begin_step(int64_t step, bool by_graph) {
+void Watchdog::begin_step(int64_t step) {
     FlightRecorder::own().notes().step = step;
-    in_step_by_graph_ = by_graph && first_step_done_ && nccl_;
-    if (!in_step_by_graph_) return;
-    if (!steps_by_graph_) steps_by_graph_.emplace(*nccl_, "world", nullptr, nullptr);
-    steps_by_graph_->begin("step", 0, nullptr, 2 * slowest_step_);
+    step_began_ = steady_seconds();
 }
 
 void Watchdog::end_step(double seconds) {
-    if (in_step_by_graph_) steps_by_graph_->end(nullptr);
-    slowest_step_ = std::max(slowest_step_, seconds);
+    // suspended meanwhile, it says nothing of others
+    if (thread_->resumed < step_began_) last_steps_[steps_ended_++ % last_steps_.size()] = seconds;
     if (std::exchange(first_step_done_, true)) return;
     constexpr const char* option = "comm.train_timeout_seconds";
     thread_->option = option;
     thread_->allowed = double(options_.train_timeout_seconds);
     if (nccl_) nccl_->allow(thread_->allowed, option);
+}
+
+double Watchdog::slowest_step() const {
+    return std::ranges::max(last_steps_);
+}
+
+Watchdog::Graphs::Graphs(Watchdog& watchdog, bool by_graphs) {
+    if (!by_graphs || !watchdog.first_step_done_ || !watchdog.nccl_) return;
+    const Neighbours& ranks = watchdog.thread_->neighbours;
+    if (!watchdog.graphs_)
+        watchdog.graphs_.emplace(*watchdog.nccl_, "world", nullptr, nullptr,
+                                 FlightRecorder::Line("all ranks", 0, ranks.rank(), ranks.world_size()),
+                                 OperationKind::graph);
+    line_ = &*watchdog.graphs_;
+    line_->begin("step by graphs", 0, nullptr, 2 * watchdog.slowest_step());
+}
+
+Watchdog::Graphs::~Graphs() {
+    if (line_) line_->end(nullptr);
 }
 
 }  // namespace coeus

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -68,6 +69,11 @@ TEST_CASE_METHOD(Watched, "watch: work that ends in time, group by group, is not
     look_at(now + 1000);
     look_at(now + 1000);
     CHECK(told.empty());
+    // numbered as on every rank, whatever the device had come to
+    const std::vector<OperationLine> lines = FlightRecorder::own().lines();
+    CHECK(std::ranges::any_of(lines, [](const OperationLine& line) {
+        return std::string(line.name.data()) == "world by NCCL" && line.collectives == 1 + 2 * 200;
+    }));
 }
 
 TEST_CASE_METHOD(Watched, "watch: an operation that another rank never comes to") {

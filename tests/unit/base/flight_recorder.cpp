@@ -73,8 +73,21 @@ TEST_CASE("flight recorder: messages and collectives of a line are counted apart
     CHECK(named("counted barrier").back().sequence == 3);
 }
 
+TEST_CASE("flight recorder: what is given to a GPU is reached later; what is passed over keeps its number") {
+    const FlightRecorder::Line line("dp by NCCL", 19, 0, 2);
+    const int entry = recorder().begin(&line, OperationKind::queued, "given", 8, "");
+    CHECK_FALSE(named("given").back().reached);
+    recorder().reach(entry);
+    CHECK(named("given").back().reached);
+    recorder().pass_over(line);
+    const int later = recorder().begin(&line, OperationKind::queued, "given later", 8, "");
+    CHECK(named("given later").back().sequence == 3);
+    CHECK_FALSE(named("given later").back().reached);
+    for (const int ended : {entry, later}) recorder().end(ended);
+}
+
 TEST_CASE("flight recorder: what is under way stays while others take the places around it") {
-    const Recorded waiting("a long wait for data", std::source_location::current());
+    const Recorded waiting(OperationKind::data, "a long wait for data", std::source_location::current());
     std::vector<std::thread> threads;
     for (int number = 0; number < 3; ++number)
         threads.emplace_back([] {

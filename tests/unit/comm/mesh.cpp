@@ -50,8 +50,7 @@ TEST_CASE("mesh: wrong degrees are refused with what would work") {
           "the degrees of [parallelism] (dp_replicate 4) need 4 ranks, but 2 were started: start 4");
     CHECK(message({.dp_shard = 4}, 6) ==
           "the degrees of [parallelism] (dp_shard 4) need 4 ranks, but 6 were started: start 4; with 6 ranks "
-          "set "
-          "parallelism.data_parallel_shard_degree = 6 (or -1: all that are left over)");
+          "set parallelism.data_parallel_shard_degree = 6 (or -1: all that are left over)");
     CHECK(message({.dp_shard = -1, .tp = 4}, 6) ==
           "parallelism.data_parallel_shard_degree = -1: 6 ranks cannot be divided by the other degrees (tp "
           "4, product 4); "

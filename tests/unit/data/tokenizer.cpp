@@ -503,8 +503,7 @@ TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or not known") 
 
     const std::string known_cuts =
         "tokenizer.json: pre_tokenizer: is empty, which is not known here; Split (Isolated, with a Regex) "
-        "and Digits "
-        "are, then ByteLevel at the end";
+        "and Digits are, then ByteLevel at the end";
     CHECK(Changed("pre_tokenizer", Json()).problem() == known_cuts);
     CHECK(Changed("pre_tokenizer", sequence_of({})).problem() == known_cuts);
     CHECK(Changed("decoder", Json()).problem() ==
@@ -513,8 +512,7 @@ TEST_CASE("tokenizer: keys of tokenizer.json that are set, empty or not known") 
     CHECK(Changed("post_processor", Json()).problem() == "none");
     CHECK(Changed("future", 1).problem() ==
           "tokenizer.json: the key future is not known here; version, truncation, padding, added_tokens, "
-          "normalizer, "
-          "pre_tokenizer, post_processor, decoder, model are");
+          "normalizer, pre_tokenizer, post_processor, decoder, model are");
     CHECK(Changed("version", "2.0").problem() == "tokenizer.json: version: 2.0 is not known here; 1.0 is");
     const auto with_dropout = [](double rate) {
         return Changed([&](Json& json) { set_in(json, "model", "dropout", rate); }).problem();

@@ -97,8 +97,7 @@ TEST_CASE("a file that is wrong is refused by file, rank and cell") {
     };
     refuses("0F0,0X0,0B0\n",
             "rank 0, cell 1: \"0X0\" is no action; an action is a stage, F, B, I or W, and a micro-batch, "
-            "such as 2F0, "
-            "or a pair (0F3;3B1)OVERLAP_F_B");
+            "such as 2F0, or a pair (0F3;3B1)OVERLAP_F_B");
     refuses("0F0,0B0\n1F0,1UNSHAR,1B0\n", "rank 1, cell 1: \"1UNSHAR\" is no action");
     refuses("", "empty, there is no action to read");
     refuses("\n\n", "empty, there is no action to read");

@@ -188,8 +188,7 @@ TEST_CASE("a wrong table is refused with its first offending action") {
     refuses("2F0,0F0,2B0,0B0\n1F0,1B0\n", "rank 0, cell 0: 2F0 needs 0F0, which comes only in cell 1");
     refuses("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n",
             "rank 0, cell 1: 0B0 waits for ever for 1B0 (rank 1, cell 2); there 1F1 (cell 1) waits for 0F1 "
-            "(rank 0, "
-            "cell 2)");
+            "(rank 0, cell 2)");
     Timetable table = table_of("GPipe", 1, 2, 1);
     table.microbatches = 1;
     CHECK(refusal_of(table) == "GPipe: rank 0, cell 1: 0F1 is of micro-batch 1; micro-batches are 0 to 0");

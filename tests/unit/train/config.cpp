@@ -160,8 +160,7 @@ TEST_CASE("Values out of range name the rule and the nearest valid value") {
     CHECK_THAT(error_of({"--training.global_batch_size=-3"}), Contains("the nearest valid value is -1"));
     CHECK(error_of({"--checkpoint.keep_latest_k=1"}) ==
           "command line: checkpoint.keep_latest_k = 1: must be at least 2, or 0 to keep all; the nearest "
-          "valid value "
-          "is 2");
+          "valid value is 2");
     CHECK_THAT(error_of({"--checkpoint.keep_latest_k=-4"}), Contains("the nearest valid value is 0"));
     CHECK_THAT(error_of({"--checkpoint.load_step=-2"}), Contains("at least 0, or -1 for the newest"));
     CHECK(error_of({"--optimizer.lr=-1"}) ==
@@ -218,8 +217,7 @@ TEST_CASE("No integer is so large that sizes overflow") {
     }
     CHECK(error_of({"--training.local_batch_size=1000000", "--training.seq_len=4096"}) ==
           "training.local_batch_size x seq_len = 1000000 x 4096: must be at most 2147483647 tokens; lower "
-          "one of "
-          "them");
+          "one of them");
     CHECK_THAT(error_of({"--validation.local_batch_size=1000000", "--validation.seq_len=4096"}),
                Contains("validation.local_batch_size x seq_len"));
     CHECK_THAT(error_of({"--training.global_batch_size=800000000000"}),
@@ -267,8 +265,7 @@ TEST_CASE("Rules over several options") {
     CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}), Contains("as it is"));
     CHECK(error_of({"--training.local_batch_size=4", "--training.global_batch_size=6"}) ==
           "training.global_batch_size = 6: must be a multiple of training.local_batch_size = 4; the nearest "
-          "valid "
-          "value is 8");
+          "valid value is 8");
     CHECK_THAT(error_of({"--training.dtype=float64", "--device=cuda"}), Contains("works on CPUs only"));
     CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));  // the last one counts
     CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("has an empty path in it"));
@@ -287,12 +284,10 @@ TEST_CASE("Rules over several options") {
     };
     CHECK(context({"--training.seq_len=100"}) ==
           "training.seq_len = 100: must be a multiple of 6, tensor_parallel_degree x context_parallel_degree "
-          "x 2 "
-          "(context_parallel_load_balancer = \"headtail\"); the nearest valid value is 102");
+          "x 2 (context_parallel_load_balancer = \"headtail\"); the nearest valid value is 102");
     CHECK(context({"--training.seq_len=98", "--parallelism.context_parallel_load_balancer=none"}) ==
           "training.seq_len = 98: must be a multiple of 3, tensor_parallel_degree x context_parallel_degree; "
-          "the "
-          "nearest valid value is 99");
+          "the nearest valid value is 99");
     CHECK(context({"--training.seq_len=3", "--parallelism.context_parallel_load_balancer=none"}) ==
           "no error");
     CHECK_THAT(context({"--training.seq_len=2"}), Contains("the nearest valid value is 6"));

@@ -384,12 +384,10 @@ TEST_CASE("Weights of a blend: one for each path, greater than 0") {
     CHECK(error({two, "--training.dataset_weights=0.7,0.3"}) == "no error");
     CHECK(error({two, "--training.dataset_weights=0.7"}) ==
           "training.dataset_weights = [0.7]: 1 weight for 2 paths in training.dataset_path; give one weight "
-          "for "
-          "each path");
+          "for each path");
     CHECK(error({"--training.dataset_path=a", "--training.dataset_weights=1,2"}) ==
           "training.dataset_weights = [1.0, 2.0]: 2 weights for 1 path in training.dataset_path; give one "
-          "weight "
-          "for each path");
+          "weight for each path");
     CHECK_THAT(error({two, "--training.dataset_weights=0.7,0"}),
                Contains("training.dataset_weights = 0.7,0: must be greater than 0"));
     CHECK_THAT(error({two, "--training.dataset_weights=0.7,-1"}), Contains("must be greater than 0"));

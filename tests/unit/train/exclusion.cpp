@@ -59,10 +59,8 @@ TEST_CASE("exclusion: a checkpoint of a run with the same parts has had them exc
     CHECK(describe_exclusion({}, {}).empty());
     CHECK(describe_exclusion({"lr_scheduler", "optimizer"}, {"lr_scheduler", "optimizer"}) ==
           "checkpoint.exclude_from_loading: not loaded, begun anew: the learning-rate schedule, the "
-          "optimizer's "
-          "moments and bias correction");
+          "optimizer's moments and bias correction");
     CHECK(describe_exclusion({"dataloader", "train_state"}, {"train_state"}) ==
           "checkpoint.exclude_from_loading: not loaded, begun anew: the count of steps and tokens; begun "
-          "anew by "
-          "the run that wrote this checkpoint, and goes on: the data");
+          "anew by the run that wrote this checkpoint, and goes on: the data");
 }

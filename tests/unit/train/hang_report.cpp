@@ -186,6 +186,71 @@ TEST_CASE("hang report: all have come to a collective") {
     }
 }
 
+TEST_CASE("hang report: what was given to GPUs") {
+    const auto give = [](RankState& state, int64_t sequence, bool reached,
+                         OperationKind kind = OperationKind::queued) {
+        enter(state, "all_reduce", data_ranks, sequence);
+        state.entries.back().kind = kind;
+        state.entries.back().reached = reached;
+        state.stacks[0].in_mpi = false;  // the host waits for the GPU
+    };
+    std::vector<RankState> states = idle(3);
+    SECTION("the host of one gave it nothing") {
+        for (const int rank : {0, 1})
+            for (const int64_t number : {7, 8, 9}) give(states[size_t(rank)], number, number == 7);
+        CHECK(states[0].at()->sequence == 7);
+        const HangReport report = overdue(states);
+        CHECK(report.cause == HangCause::computing);
+        CHECK(report.ranks == Ranks{2});
+    }
+    SECTION("the GPU of one has not come to it") {
+        for (RankState& state : states)
+            for (const int64_t number : {7, 8}) give(state, number, number == 7 && state.rank != 1);
+        const HangReport report = overdue(states);
+        CHECK(report.cause == HangCause::gpu);
+        CHECK(report.ranks == Ranks{1});
+        CHECK_THAT(report.text, Contains("the GPU of rank 1 (host n2, process 101) has not come to "
+                                         "all_reduce 7 of dp"));
+    }
+    SECTION("of two communicators it is at the one whose operation has begun") {
+        give(states[0], 7, false);
+        enter(states[0], "all_gather", shards, 21);
+        states[0].entries.back().kind = OperationKind::queued;
+        CHECK(states[0].at()->sequence == 21);
+        at(states[0], OperationKind::data, "wait for the next batch");
+        CHECK(states[0].at()->kind == OperationKind::data);
+    }
+    SECTION("all have their step as graphs") {
+        for (RankState& state : states) give(state, 7, true, OperationKind::graph);
+        const HangReport report = overdue(states);
+        CHECK(report.cause == HangCause::graph);
+        CHECK_THAT(report.text, Contains("training.disable_cuda_graphs = true"));
+    }
+    SECTION("one did not come to its graphs") {
+        for (const int rank : {0, 1}) give(states[size_t(rank)], 7, true, OperationKind::graph);
+        const HangReport report = overdue(states);
+        CHECK(report.cause == HangCause::computing);
+        CHECK(report.ranks == Ranks{2});
+    }
+    SECTION("a driver that does not answer") {
+        states = waiting_for(3, {2});
+        at(states[2], OperationKind::driver, "open_gpu");
+        const HangReport report = overdue(states);
+        CHECK(report.cause == HangCause::gpu);
+        CHECK(report.ranks == Ranks{2});
+        CHECK_THAT(report.text, Contains("is held up by open_gpu (b:2): a GPU or driver"));
+    }
+}
+
+TEST_CASE("hang report: an answer that is late does not hide who is to blame") {
+    std::vector<RankState> states = waiting_for(4, {1});
+    at(states[1], OperationKind::data, "wait for the next batch");
+    states[3] = {.rank = 3, .host = "n2", .condition = RankState::Condition::silent};
+    const HangReport report = overdue(states);
+    CHECK(report.cause == HangCause::data);
+    CHECK(report.ranks == Ranks{1});
+}
+
 TEST_CASE("hang report: a chain of messages leads to the stage that is late") {
     std::vector<RankState> states = idle(3);
     const auto receive = [&](int rank, int from) {

@@ -118,8 +118,7 @@ TEST_CASE("hints: checkpoints on parallel file systems") {
     constexpr int64_t gib = int64_t(1) << 30;
     CHECK(striping_advice("lustre", "out/checkpoint", 96 * gib / 10, 1) ==
           "out/checkpoint lies on Lustre: `lfs setstripe -c 10 -S 4M out/checkpoint` lets a file of 9.60 GiB "
-          "be "
-          "written to 10 targets at a time; it counts for files that are made after it");
+          "be written to 10 targets at a time; it counts for files that are made after it");
     CHECK_THAT(striping_advice("lustre", "c", 1000, 1),
                Contains("-c 1 ") && Contains("to one target at a time"));
     CHECK_THAT(striping_advice("lustre", "c", 16 * gib, 4), Contains("-c 4 ") && Contains("of 4.00 GiB"));
