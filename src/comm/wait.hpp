@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for MPI without holding a core: a rank's threads that wait share their cores with those that
-// compute.
+// Waiting for messages without holding a core: a rank's threads that wait share their cores with those that
+// compute. (Barriers, broadcasts and sums of whole numbers wait inside MPI: only the main thread does that.)
 #pragma once
 
 #include <mpi.h>

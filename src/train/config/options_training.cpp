@@ -123,7 +123,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.disable_cuda_graphs),
               "give a GPU its kernels one by one, not a step as graphs; the bits are the same"),
         works(COEUS_FIELD(training.max_wall_time),
-              "save and end with exit code 75 before the run has lasted so long, written as for Slurm: "
+              "save and end with exit code 75 before the process has lasted so long, written as for Slurm: "
               "\"30\" (minutes), \"23:30:00\", \"1-12:00:00\"; the end of a Slurm job counts too"),
         dormant(COEUS_FIELD(training.img_size), flux, "edge of a picture, in pixels").obeys(at_least_1),
         dormant(COEUS_FIELD(training.classifier_free_guidance_prob), flux,
