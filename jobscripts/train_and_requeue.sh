@@ -24,8 +24,8 @@ tell_to_end() { # SIGNAL
     [ -z "$ranks" ] || [ "$1 ${launch[0]##*/}" = "TERM srun" ] || kill -USR1 "$ranks" 2>/dev/null
 }
 
-# USR1 or USR2 comes from --signal before the time is over, TERM when the job is preempted or cancelled: the ranks save, and
-# end with 75. A signal interrupts `wait`, which then tells nothing of the ranks.
+# USR1 or USR2 comes from --signal before the time is over, TERM when the job is preempted or cancelled: the ranks
+# save, and end with 75. A signal interrupts `wait`, which then tells nothing of the ranks.
 run_ranks() {
     [ ! -e "$COEUS_STOP_FILE" ] || return 75
     "${launch[@]}" "${coeus[@]}" train "$@" &

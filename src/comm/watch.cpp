@@ -34,7 +34,11 @@ void Watch::loop() {
         {
             std::unique_lock lock(mutex_);
             const std::chrono::duration<double> pause(std::clamp(allowed_ / 10, 0.001, 1.0));
+            const Timer timer;
             if (changed_.wait_for(lock, pause, [this] { return ending_; })) return;
+            // the job was suspended: what is under way has not taken that time
+            if (timer.seconds() > pause.count() + 1 + allowed_ / 2)
+                for (Line* line : lines_) line->begin_anew();
         }
         look();
     }
@@ -116,6 +120,11 @@ Watch::Line::Operation* Watch::Line::first_under_way() {
     return nullptr;
 }
 
+void Watch::Line::begin_anew() {
+    for (int64_t number = first_; number < given_; ++number)
+        if (at(number).since >= 0) at(number).since = watch_.settings_.clock();
+}
+
 // Where the ring is full of operations under way, the last place stands for all that come later.
 void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
     if (queue && queue->is_recording()) return;
@@ -131,7 +140,7 @@ void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue
     place.number = given_ - 1;
     place.since = -1;
     place.seconds = seconds;
-    place.entry = FlightRecorder::own().begin(&recorded_, kind_, operation, bytes, "");
+    place.entry = FlightRecorder::own().begin(&recorded_, kind_, operation, bytes, "", 0, -1, seconds);
     if (!queue) FlightRecorder::own().reach(place.entry);
     if (queue && place.begun) place.begun->record(*queue);
 }

@@ -88,7 +88,6 @@ Faults::Faults(const std::string& text) {
                 "tensor=, element= or bit= with a value",
                 text, word);
     }
-    std::ranges::replace(operation_, '_', ' ');
     begun_ = step_ == 0;
 }
 
@@ -115,9 +114,11 @@ bool Faults::leaves_out(const char*, OperationKind kind) {
 void Faults::entered(const char* operation, OperationKind kind) {
     if (!begun_) return;
     const std::string_view name = operation;
-    if (is("signal") && (operation_.empty() || name == operation_) && entered_++ == after_)
-        std::raise(SIGUSR1);
-    if (is("hang_in_collective") && kind == OperationKind::collective) sleep(seconds_);
+    const bool is_meant = operation_.empty() || std::ranges::equal(name, operation_, {}, [](char letter) {
+                              return letter == ' ' ? '_' : letter;
+                          });
+    if (is("signal") && is_meant && entered_++ == after_) std::raise(SIGUSR1);
+    if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep(seconds_);
     if (is("slow_data") && name == "read samples") sleep(seconds_);
     if (kind != OperationKind::file || name != "write") return;
     if (is("slow_disk")) sleep(seconds_);

@@ -154,7 +154,8 @@ bool Trainer::train_step(const StepBatch& batch) {
             "/loss_mask of the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
-    std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.options().graphs);
+    std::optional<Watchdog::Graphs> given(std::in_place, watchdog_,
+                                          engine_.options().graphs && !engine_.exec().observer);
     const bool whole = engine_.compute_gradients(
         step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
         valid_tokens,

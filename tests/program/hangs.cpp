@@ -69,6 +69,13 @@ TEST_CASE("hangs: a rank that enters a collective and does not go on") {
     CHECK_THAT(run.outcome.output, Contains("coeus::Communicator::all_reduce in coeus"));
 }
 
+TEST_CASE("hangs: a rank that does not go on with its weights, and the others, which nap meanwhile") {
+    const FaultyRun run("hang_in_collective rank=1 step=3 operation=all_gather", 3);
+    run.ended_by_time_out("rank 1 (host ");
+    check_cause(run, rank_1 + "has come to what the others wait in, but is held up there outside of MPI");
+    CHECK_THAT(run.outcome.output, Contains("coeus::Communicator::all_gather in coeus"));
+}
+
 TEST_CASE("hangs: a rank that leaves a collective out") {
     const FaultyRun run("skip_collective rank=1 step=3", 3);
     run.ended_by_time_out("rank 1 (host ");

@@ -262,11 +262,10 @@ TEST_CASE("soak: runs asked to end at 200 moments go on", "[.soak]") {
 TEST_CASE("A run ends before its time is over") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    const Arguments arguments =
-        tiny_run(folder / "run", folder / "tokens.h5",
-                 {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:05",
-                  "--checkpoint.walltime_margin=1", "--checkpoint.interval=1000000",
-                  "--metrics.log_freq=1000"});
+    const Arguments arguments = tiny_run(
+        folder / "run", folder / "tokens.h5",
+        {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:06",
+         "--checkpoint.walltime_margin=1", "--checkpoint.interval=1000000", "--metrics.log_freq=1000"});
     const Outcome out = run_coeus(arguments, 2);
     CAPTURE(out.output);
     CHECK(out.exit_code == 75);

@@ -91,6 +91,8 @@ private:
     static constexpr size_t remembered_ = 64;
     // Moves on to the first that has not ended; null: none.
     Operation* first_under_way();
+    // The time of those under way counts from now on.
+    void begin_anew();
     Operation& at(int64_t number) { return ring_[size_t(number) % remembered_]; }
 
     Watch& watch_;

@@ -94,7 +94,7 @@ COEUS_HD inline F exp_polynomial(F x) {
 }
 
 /// 2^x for x <= 0, for attention, whose scores may as well count in powers of 2: cheaper than exp (float:
-/// polynomial of Cephes exp2f). 0 below the smallest normal number: were hidden keys to get that number,
+/// polynomial of Cephes exp2f). 0 below 2^-126.5 (double: 2^-1022.5): were hidden keys to get 2^-126,
 /// products with them would be denormal, which cost some processors over a hundred cycles each.
 template <class Scalar, class F, class I>
 COEUS_HD inline F exp2_polynomial(F x) {

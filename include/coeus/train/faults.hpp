@@ -3,7 +3,8 @@
 // environment variable COEUS_FAULT is set:
 //   COEUS_FAULT="KIND rank=1 step=3 [seconds=2] [operation=NAME after=10] [tensor=NAME element=17 bit=30]"
 // From that step on (0: from the start on, as soon as there are ranks), on that rank:
-//   hang_in_collective  enters one, and sleeps there          skip_collective   leaves one out
+//   hang_in_collective  enters one (of that name), and       skip_collective   leaves one out
+//                       sleeps there
 //   slow                computes so long                      slow_data         reads samples so long
 //   slow_disk           writes so long                        full_disk         cannot write
 //   exit  crash  abort  error  stop                           ends, or stops, in that way

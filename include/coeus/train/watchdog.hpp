@@ -46,7 +46,8 @@ public:
     /// Around each step. After the first one comm.train_timeout_seconds counts.
     void begin_step(int64_t step);
     void end_step(double seconds);
-    /// Seconds, of the last 100 that have ended; steps in which the job was suspended do not count.
+    /// Seconds, of the last 100 that have ended; steps in which the job was suspended, for longer than half
+    /// of what an operation may take, do not count.
     double slowest_step() const;
 
     /// What a step gives to a GPU as graphs, until the host has waited for it: one operation, which may take

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "meeting.hpp"
 
+#include "coeus/base/clock.hpp"
+
 #include <mutex>
 #include <utility>
 
@@ -19,8 +21,9 @@ MeetingPlace::Event Meeting::newest() const {
     return errands_->ask<MeetingPlace::Event>(patience, {}, [place = place_] { return place->newest(); });
 }
 
-bool Meeting::claim(int64_t event) const {
-    return errands_->ask<bool>(patience, true, [place = place_, event] { return place->claim(event); });
+std::optional<bool> Meeting::claim(int64_t event) const {
+    return errands_->ask<std::optional<bool>>(patience, std::nullopt,
+                                              [place = place_, event] { return place->claim(event); });
 }
 
 void Meeting::announce(int64_t event, bool ends) const {
@@ -48,10 +51,13 @@ std::vector<RankState> Meeting::read(int64_t event, const std::vector<int>& rank
         std::vector<RankState> states;
     };
     const auto found = std::make_shared<Found>();
-    errands_->run(seconds, [place = place_, event, ranks, found] {
+    errands_->run(seconds, [place = place_, event, ranks, seconds, found] {
+        const Timer timer;
         place->look_again();
         for (const int rank : ranks)
-            if (auto state = place->read(event, rank)) {
+            if (timer.seconds() > 0.9 * seconds)
+                return;  // not late itself
+            else if (auto state = place->read(event, rank)) {
                 const std::lock_guard lock(found->mutex);
                 found->states.push_back(std::move(*state));
             }

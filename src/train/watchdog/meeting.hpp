@@ -6,6 +6,7 @@
 #include "errands.hpp"
 #include "meeting_place.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ public:
 
     /// The last event; none where there is no answer.
     MeetingPlace::Event newest() const;
-    /// False: another one collects. Where there is no answer everyone is on his own.
-    bool claim(int64_t event) const;
+    /// False: another one collects. Nothing: there is no answer, and everyone is on his own.
+    std::optional<bool> claim(int64_t event) const;
     void announce(int64_t event, bool ends) const;
     void conclude(int64_t event, const std::string& report) const;
     void write(int64_t event, const RankState& state) const;

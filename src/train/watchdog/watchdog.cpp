@@ -57,6 +57,8 @@ bool is_of_mpi(const CallStack::Call& call) {
     for (const char* library :
          {"libmpi", "libopen-pal", "libopen-rte", "libpmix", "libucp", "libuct", "libnccl"})
         if (call.object.starts_with(library)) return true;
+    // which naps between MPI's tests
+    if (call.function == "coeus::wait_all") return true;
     return call.function.starts_with("MPI_") || call.function.starts_with("PMPI_");
 }
 
@@ -109,7 +111,6 @@ struct Watchdog::Thread {
         // once before the first step: what a look takes of memory is there from then on
         while (!ending) {
             look();
-            last_look = steady_seconds();
             signals.wait(std::clamp(allowed.load() / 10, 0.01, 1.0), neighbours.descriptor());
         }
     }
@@ -130,7 +131,8 @@ struct Watchdog::Thread {
         else if (const Meeting* others = meeting();
                  others && looks++ % neighbours.all().size() == index_on_host()) {
             const MeetingPlace::Event newest = others->newest();
-            if (newest.number > handled) {
+            // who was alone with an event may find that others met in it
+            if (newest.number > handled || (alone && newest.ends && newest.number == handled)) {
                 neighbours.tell(note_of(newest.number, newest.ends));
                 take_part(newest);
             }
@@ -169,8 +171,8 @@ struct Watchdog::Thread {
         const double now = steady_seconds();
         for (const Operation& operation : FlightRecorder::own().operations()) {
             if (!operation.under_way() || operation.kind == OperationKind::patient ||
-                operation.kind == OperationKind::queued)
-                continue;
+                operation.kind == OperationKind::queued || operation.kind == OperationKind::graph)
+                continue;  // Watch sees to what was given to a GPU
             const double seconds = now - std::max(operation.began, resumed.load());
             if (seconds <= allowed + operation.allowance) continue;
             const RankState state = state_of(FlightRecorder::own(), now);
@@ -220,11 +222,10 @@ struct Watchdog::Thread {
         const Meeting* others = meeting();
         const int64_t event = handled + 1;
         if (!neighbours.claim(note_of(event, occasion.ends()))) return;
+        const std::optional<bool> claimed = others ? others->claim(event) : true;
+        if (claimed == false) return follow(*others, event);
+        alone = !claimed;
         if (occasion.ends()) end_at_last();
-        if (others && !others->claim(event)) {
-            neighbours.tell(note_of(event, occasion.ends()));
-            return take_part({.number = event, .ends = occasion.ends()});
-        }
         handled = event;
         if (others) others->announce(event, occasion.ends());
         neighbours.tell(note_of(event, occasion.ends()));
@@ -235,6 +236,17 @@ struct Watchdog::Thread {
         if (others) others->conclude(event, text);
         if (occasion.ends()) end();
         last_report = steady_seconds();
+    }
+
+    // Another host has claimed this event and announces it, unless it was cut off before that: then the event
+    // is passed over, and whoever still has an occasion raises the next one.
+    void follow(const Meeting& others, int64_t event) {
+        MeetingPlace::Event newest;
+        for (const Timer timer; newest.number < event && timer.seconds() < log_patience; sleep(0.05))
+            newest = others.newest();
+        if (newest.number < event) newest = {.number = event};
+        neighbours.tell(note_of(newest.number, newest.ends));
+        take_part(newest);
     }
 
     // Of dead and stopped ranks of this host what their recorders say; of all others what they write.
@@ -368,6 +380,7 @@ struct Watchdog::Thread {
     std::atomic<const char*> option;
     std::atomic<bool> ending = false;
     std::atomic<int64_t> handled = 0;  // the last event
+    bool alone = false;                // with that event: there was no answer from the meeting place
     size_t looks = 0;
     double last_report = -1e9;
     double last_look = 0;
@@ -419,8 +432,8 @@ void Watchdog::meet_in(const std::filesystem::path& folder) {
         place.prepare();
         last = place.newest().number;
     });
-    world.broadcast(Tensor(&last, Dtype::i64, {1}), 0);
-    thread_->meet(std::move(place), last);
+    // one of these ranks may have had events of its own before
+    thread_->meet(std::move(place), world.all_reduce(std::max(last, thread_->handled.load()), Reduce::max));
     world.barrier();
 }
 

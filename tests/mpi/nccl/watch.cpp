@@ -142,6 +142,7 @@ TEST_CASE_METHOD(Watched, "watch: a communicator that failed") {
 TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
     Watch::Line line(watch, "world", nullptr, nullptr);
     line.begin("step", 0, nullptr, 50);
+    CHECK(FlightRecorder::own().operations().back().allowance == 50);
     look_at(10);
     look_at(155);
     CHECK(told.empty());

@@ -73,7 +73,8 @@ TEST_CASE("flight recorder: messages and collectives of a line are counted apart
     CHECK(named("counted barrier").back().sequence == 3);
 }
 
-TEST_CASE("flight recorder: what is given to a GPU is reached later; what is passed over keeps its number") {
+TEST_CASE(
+    "flight recorder: what is given to a GPU is reached later, and what is passed over keeps its number") {
     const FlightRecorder::Line line("dp by NCCL", 19, 0, 2);
     const int entry = recorder().begin(&line, OperationKind::queued, "given", 8, "");
     CHECK_FALSE(named("given").back().reached);
