@@ -74,6 +74,7 @@ TEST_CASE("hangs: a rank that does not go on with its weights, and the others, w
     run.ended_by_time_out("rank 1 (host ");
     check_cause(run, rank_1 + "has come to what the others wait in, but is held up there outside of MPI");
     CHECK_THAT(run.outcome.output, Contains("coeus::Communicator::all_gather in coeus"));
+    CHECK(std::regex_search(run.outcome.output, std::regex("\n *0, 2 +all_gather .* s  rank 1\n")));
 }
 
 TEST_CASE("hangs: a rank that leaves a collective out") {
