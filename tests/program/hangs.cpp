@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <csignal>
+#include <functional>
 #include <regex>
 
 using namespace coeus;
@@ -20,8 +21,9 @@ struct FaultyRun {
     TemporaryFolder folder;
     Outcome outcome;
 
-    // `ranks_per_host`: 0: all are on one.
-    FaultyRun(const std::string& fault, int ranks, const Arguments& more = {}, int ranks_per_host = 0) {
+    // `ranks_per_host`: 0: all are on one. `meanwhile`: of its folder, in shell, after two steps.
+    FaultyRun(const std::string& fault, int ranks, const Arguments& more = {}, int ranks_per_host = 0,
+              const std::function<std::string(const fs::path& folder)>& meanwhile = {}) {
         write_token_file(folder / "tokens.h5",
                          {.tokens = learnable_tokens(80 * 17), .documents = {0, 600, 80 * 17}});
         std::map<std::string, std::string> environment = {{"COEUS_FAULT", fault}};
@@ -29,10 +31,17 @@ struct FaultyRun {
             environment["LD_PRELOAD"] = COEUS_HOSTS;
             environment["COEUS_TEST_RANKS_PER_HOST"] = std::to_string(ranks_per_host);
         }
-        outcome = run_coeus(
+        const Arguments arguments =
             tiny_run(folder / "run", folder / "tokens.h5",
-                     Arguments{"--training.local_batch_size=1", "--comm.train_timeout_seconds=2"} + more),
-            ranks, environment);
+                     Arguments{"--training.local_batch_size=1", "--comm.train_timeout_seconds=2"} + more);
+        if (meanwhile)
+            outcome =
+                run_shell(fmt::format("{} & until grep -q 'step: *2 ' {}/run/log/rank_0.log 2> /dev/null; do "
+                                      "sleep 0.1; done; {}; wait $!",
+                                      coeus_line(arguments, ranks, environment, "timeout 60"),
+                                      folder.path().string(), meanwhile(folder / "run")));
+        else
+            outcome = run_coeus(arguments, ranks, environment);
         UNSCOPED_INFO(outcome.output);
         CHECK(processes_left(folder / "run", 5) == "");
     }
@@ -53,6 +62,11 @@ struct FaultyRun {
         CHECK(std::stod(waited[1]) < 7);
     }
 };
+
+// In shell: their process ids.
+std::string ranks_of(const fs::path& run) {
+    return "$(pgrep -f '^" COEUS_PROGRAM " .*" + run.string() + "')";
+}
 
 const std::string rank_1 = "rank 1 \\(host [^)]*\\) ";
 
@@ -240,72 +254,38 @@ TEST_CASE("hangs: a fault that cannot be understood is refused") {
 }
 
 TEST_CASE("hangs: a job that is suspended longer than the time-out goes on when it is resumed") {
-    const TemporaryFolder folder;
-    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    std::string line;
-    for (const std::string& argument :
-         tiny_run(folder / "run", folder / "tokens.h5",
-                  {"--training.local_batch_size=1", "--comm.train_timeout_seconds=2", steps(8)}))
-        line += " '" + argument + "'";
-    const std::string run = (folder / "run").string(),
-                      ranks = "$(pgrep -f '^" COEUS_PROGRAM " .*" + run + "')";
-    const Outcome outcome = run_shell(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME='" COEUS_TEST_CACHE
-        "' COEUS_FAULT='slow rank=1 step=2 seconds=0.5'; "
-        "mpirun --oversubscribe --bind-to none -n 2 " COEUS_PROGRAM +
-        line + " < /dev/null & until grep -q 'step: *2 ' " + run +
-        "/log/rank_0.log 2> /dev/null; do sleep 0.1; done; kill -STOP " + ranks + "; sleep 5; kill -CONT " +
-        ranks + "; wait $!");
-    INFO(outcome.output);
-    CHECK(outcome.exit_code == 0);
-    CHECK_THAT(outcome.output, Contains("Training completed at step 8") && !Contains("Likely cause"));
+    const FaultyRun run("slow rank=1 step=2 seconds=0.5", 2, {steps(8)}, 0, [](const fs::path& folder) {
+        const std::string ranks = ranks_of(folder);
+        return "kill -STOP " + ranks + "; sleep 5; kill -CONT " + ranks;
+    });
+    CHECK(run.outcome.exit_code == 0);
+    CHECK_THAT(run.outcome.output, Contains("Training completed at step 8") && !Contains("Likely cause"));
 }
 
 TEST_CASE("hangs: the report does not wait for a folder that does not answer") {
-    const TemporaryFolder folder;
-    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    const std::string run = (folder / "run").string();
-    std::string line;
-    for (const std::string& argument :
-         tiny_run(run, folder / "tokens.h5",
-                  {"--training.local_batch_size=1", "--comm.train_timeout_seconds=3", steps(8)}))
-        line += " '" + argument + "'";
     // who opens a pipe for reading waits until somebody writes
-    const Outcome outcome = run_shell(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME='" COEUS_TEST_CACHE
-        "' COEUS_FAULT='slow rank=1 step=3'; "
-        "timeout 60 mpirun --oversubscribe --bind-to none -n 2 " COEUS_PROGRAM +
-        line + " < /dev/null & until grep -q 'step: *2 ' " + run +
-        "/log/rank_0.log 2> /dev/null; do sleep 0.1; done; cd " + run +
-        "/comm_traces; rm events; mkfifo events; wait $!");
-    INFO(outcome.output);
-    CHECK(outcome.exit_code == 3);
-    CHECK(count_of("Likely cause", outcome.output) == 1);
-    CHECK(std::regex_search(outcome.output, std::regex("Likely cause: " + rank_1 + "has not come to it")));
-    CHECK(processes_left(run, 15) == "");
+    const FaultyRun run("slow rank=1 step=3", 2, {steps(8)}, 0, [](const fs::path& folder) {
+        return "cd " + folder.string() + "/comm_traces; rm events; mkfifo events";
+    });
+    CHECK(run.outcome.exit_code == 3);
+    CHECK(count_of("Likely cause", run.outcome.output) == 1);
+    check_cause(run, rank_1 + "has not come to it");
+}
+
+TEST_CASE("hangs: a host that began an event and went away keeps nobody from the next") {
+    const FaultyRun run("slow rank=1 step=3", 2, {steps(8)}, 0, [](const fs::path& folder) {
+        return "touch " + folder.string() + "/comm_traces/event_1";
+    });
+    run.ended_with("rank 1 (host ");
+    check_cause(run, rank_1 + "has not come to it");
+    CHECK(read_file(run.folder / "run/comm_traces/events") == "2 ends\n2 over\n");
 }
 
 TEST_CASE("hangs: a user asks by SIGQUIT, and the run goes on") {
-    const TemporaryFolder folder;
-    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    std::string line;
-    for (const std::string& argument :
-         tiny_run(folder / "run", folder / "tokens.h5", {"--training.local_batch_size=1", steps(4)}))
-        line += " '" + argument + "'";
-    const std::string run = (folder / "run").string();
-    // rank 1 pauses in step 2 until the report is there
-    const Outcome outcome = run_shell(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME='" COEUS_TEST_CACHE
-        "' COEUS_FAULT='slow rank=1 step=2 seconds=2'; "
-        "mpirun --oversubscribe --bind-to none -n 2 " COEUS_PROGRAM +
-        line + " < /dev/null & until grep -q 'step: *1 ' " + run +
-        "/log/rank_0.log 2> /dev/null; do sleep 0.1; done; pkill -QUIT -f '^" COEUS_PROGRAM " .*" + run +
-        "'; wait $!");
-    INFO(outcome.output);
-    CHECK(outcome.exit_code == 0);
-    CHECK(count_of("asked for by SIGQUIT", outcome.output) == 1);
-    CHECK_THAT(outcome.output, Contains("Training completed at step 4"));
+    // rank 1 pauses in step 3 until the report is there
+    const FaultyRun run("slow rank=1 step=3 seconds=2", 2, {"--comm.train_timeout_seconds=100", steps(4)}, 0,
+                        [](const fs::path& folder) { return "kill -QUIT " + ranks_of(folder); });
+    CHECK(run.outcome.exit_code == 0);
+    CHECK(count_of("asked for by SIGQUIT", run.outcome.output) == 1);
+    CHECK_THAT(run.outcome.output, Contains("Training completed at step 4"));
 }

@@ -60,21 +60,10 @@ const Phase phases[] = {
      .options = {"--checkpoint.interval=1", "--checkpoint.async_mode=async"}},
 };
 
-std::string shell_line(const std::string& before, const Arguments& arguments, int ranks) {
-    std::string line =
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-        "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
-        before;
-    if (ranks > 0) line += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
-    line += COEUS_PROGRAM;
-    for (const std::string& argument : arguments) line += " '" + argument + "'";
-    return line + " < /dev/null";
-}
-
 // A signal so many seconds after the start; mpirun passes it on.
 Outcome run_signalled(const char* signal, double seconds, const Arguments& arguments, int ranks) {
-    return run_shell(shell_line(fmt::format("timeout --preserve-status --signal={} {:.3f} ", signal, seconds),
-                                arguments, ranks));
+    return run_shell(coeus_line(
+        arguments, ranks, {}, fmt::format("timeout --preserve-status --signal={} {:.3f}", signal, seconds)));
 }
 
 bool dies_of(const std::string& signal, int exit_code) {
@@ -218,8 +207,8 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     fs::permissions(folder / "squeue", fs::perms::owner_all);
     const fs::path run = folder / "run";
     // its first save takes seconds
-    const std::string before = "export PATH='" + folder.path().string() +
-                               "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02'; ";
+    const std::string before = "PATH='" + folder.path().string() +
+                               "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02'";
     const Arguments arguments = tiny_run(
         run, folder / "tokens.h5",
         {"--checkpoint.enable", "--checkpoint.interval=1000000", "--checkpoint.enable_first_step_checkpoint",
@@ -227,7 +216,7 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     const std::string until_saved =
         "until [ -e '" + (run / checkpoint_of(1)).string() + "' ]; do sleep 0.1; done";
     const Outcome outcome =
-        run_shell(shell_line(before, arguments, 0) + " & pid=$!; " + until_saved + "; touch '" +
+        run_shell(coeus_line(arguments, 0, {}, before) + " & pid=$!; " + until_saved + "; touch '" +
                   (folder / "near").string() + "'; kill -USR1 $(pgrep -f '^" COEUS_PROGRAM " .*" +
                   run.string() + "'); wait $pid");
     INFO(outcome.output);
@@ -283,8 +272,8 @@ TEST_CASE("A run ends before its time is over") {
         fs::permissions(folder / "squeue", fs::perms::owner_all);
         const Arguments anew =
             tiny_run(folder / "slurm", folder / "tokens.h5", {"--checkpoint.enable", steps(1'000'000)});
-        const Outcome told = run_shell(
-            shell_line("PATH='" + folder.path().string() + "':$PATH SLURM_JOB_ID=17 timeout 60 ", anew, 0));
+        const Outcome told = run_shell(coeus_line(
+            anew, 0, {}, "PATH='" + folder.path().string() + "':$PATH SLURM_JOB_ID=17 timeout 60"));
         CAPTURE(told.output);
         CHECK(told.exit_code == 75);
         CHECK_THAT(told.output, Contains("by the end of the job's time"));

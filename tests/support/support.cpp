@@ -106,22 +106,27 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
-                  const std::map<std::string, std::string>& environment, const fs::path& folder) {
-    std::string command;
-    if (!folder.empty()) command += "cd " + quoted(folder.string()) + " && ";
-    command +=
+std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
+                       const std::map<std::string, std::string>& environment, const std::string& before) {
+    std::string command =
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
         // the measured peak of a busy machine is not for the user's cache
         "XDG_CACHE_HOME=" +
         quoted(COEUS_TEST_CACHE) + " ";
     for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
+    command += before + " ";
     if (ranks > 0) command += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
     // another build of the program: with an emulated GPU, or a real one
     const char* other = std::getenv("COEUS_TEST_PROGRAM");
     command += quoted(other ? other : COEUS_PROGRAM);
     for (const std::string& argument : arguments) command += " " + quoted(argument);
-    return run_shell(command + " < /dev/null");
+    return command + " < /dev/null";
+}
+
+Outcome run_coeus(const std::vector<std::string>& arguments, int ranks,
+                  const std::map<std::string, std::string>& environment, const fs::path& folder) {
+    const std::string line = coeus_line(arguments, ranks, environment);
+    return run_shell(folder.empty() ? line : "cd " + quoted(folder.string()) + " && " + line);
 }
 
 }  // namespace coeus::test

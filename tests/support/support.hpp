@@ -68,6 +68,11 @@ struct Outcome {
     int exit_code = -1;
     std::string output;  ///< stdout and stderr together
 };
+/// A line of shell that runs the built coeus, as run_coeus() does. `before`: words before the launcher, as
+/// "timeout 60".
+std::string coeus_line(const std::vector<std::string>& arguments, int ranks = 0,
+                       const std::map<std::string, std::string>& environment = {},
+                       const std::string& before = "");
 /// Runs the built coeus; `ranks` > 0 starts it under mpirun with that many ranks. `environment` adds
 /// variables; `folder` is the working directory.
 Outcome run_coeus(const std::vector<std::string>& arguments, int ranks = 0,

@@ -225,7 +225,7 @@ struct Watchdog::Thread {
         const std::optional<bool> claimed = others ? others->claim(event) : true;
         if (claimed == false) return follow(*others, event);
         alone = !claimed;
-        if (occasion.ends()) end_at_last();
+        if (occasion.ends()) end_within(last_patience());
         handled = event;
         if (others) others->announce(event, occasion.ends());
         neighbours.tell(note_of(event, occasion.ends()));
@@ -290,7 +290,7 @@ struct Watchdog::Thread {
 
     void take_part(MeetingPlace::Event event) {
         handled = event.number;
-        if (event.ends) end_at_last();
+        if (event.ends) end_within(last_patience());
         const Meeting* others = meeting();
         if (others) {
             others->write(event.number, own_state());
@@ -331,8 +331,8 @@ struct Watchdog::Thread {
     }
 
     // This process ends, whatever the report or MPI waits for.
-    void end_at_last() const {
-        std::thread([seconds = last_patience()] {
+    static void end_within(double seconds) {
+        std::thread([seconds] {
             sleep(seconds);
             std::_Exit(int(ExitCode::system));
         }).detach();
@@ -345,10 +345,7 @@ struct Watchdog::Thread {
             signals.end_crashed();
             sleep(last_patience());
         }
-        std::thread([] {
-            sleep(abort_patience);
-            std::_Exit(int(ExitCode::system));
-        }).detach();
+        end_within(abort_patience);
         end_mpi_after_error(int(ExitCode::system), false);
         std::_Exit(int(ExitCode::system));
     }
