@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <benchmark/benchmark.h>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -2,29 +2,37 @@
 # One static library per folder of src. A folder may use the folders named here and what those use; the order is
 # the layering of doc/design.md, and tools/check_includes.py holds the includes to it.
 
-function(coeus_library name)
-    cmake_parse_arguments(arg "" "" "USES;LIBRARIES" ${ARGN})
-    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
-    if(NOT sources)
-        return()
+function(coeus_compile_in_batches target)
+    if(COEUS_UNITY_BATCH GREATER 1)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${COEUS_UNITY_BATCH})
     endif()
-    if(COEUS_CUDA)
-        list(FILTER sources EXCLUDE REGEX "cuda_none.cpp$")
-        file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cu)
-        list(APPEND sources ${cuda_sources})
-    endif()
-    add_library(coeus_${name} STATIC ${sources})
-    target_link_libraries(coeus_${name} PUBLIC coeus_options PRIVATE ${arg_LIBRARIES})
-    foreach(used ${arg_USES})
-        if(TARGET coeus_${used})
-            target_link_libraries(coeus_${name} PUBLIC coeus_${used})
-        endif()
-    endforeach()
-    set_property(GLOBAL APPEND PROPERTY COEUS_LIBRARIES coeus_${name})
 endfunction()
 
-coeus_library(base LIBRARIES spdlog::spdlog ${CMAKE_DL_LIBS})
-target_link_libraries(coeus_base PUBLIC fmt::fmt)
+# coeus_library(NAME [USES folders] [LIBRARIES that nobody else sees] [PUBLIC_LIBRARIES])
+function(coeus_library name)
+    cmake_parse_arguments(arg "" "" "USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+    list(FILTER sources EXCLUDE REGEX "/main.cpp$")
+    list(TRANSFORM arg_USES PREPEND coeus_)
+    set_property(GLOBAL APPEND PROPERTY COEUS_LIBRARIES coeus_${name})
+    if(COEUS_LIBRARIES_OF)
+        add_library(coeus_${name} INTERFACE)
+        target_link_libraries(coeus_${name} INTERFACE ${COEUS_LIBRARIES_OF}/libcoeus_${name}.a coeus_options
+            ${arg_USES} ${arg_LIBRARIES} ${arg_PUBLIC_LIBRARIES})
+        return()
+    endif()
+    add_library(coeus_${name} STATIC ${sources})
+    # kernels each alone: a function that is inlined from another file may change how multiply-adds are fused
+    if(NOT name STREQUAL kernels)
+        coeus_compile_in_batches(coeus_${name})
+    endif()
+    # what says that there is no GPU is not linked where something else has the same functions: an object of its own
+    list(FILTER sources INCLUDE REGEX "_none.cpp$")
+    set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    target_link_libraries(coeus_${name} PUBLIC coeus_options ${arg_USES} ${arg_PUBLIC_LIBRARIES} PRIVATE ${arg_LIBRARIES})
+endfunction()
+
+coeus_library(base LIBRARIES spdlog::spdlog ${CMAKE_DL_LIBS} PUBLIC_LIBRARIES fmt::fmt)
 set_source_files_properties(src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS
     "COEUS_VERSION=\"${PROJECT_VERSION}\";COEUS_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";COEUS_ARCH=\"${COEUS_ARCH}\"")
 coeus_library(device USES base LIBRARIES coeus_hwloc OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
@@ -32,13 +40,11 @@ coeus_library(comm USES device base LIBRARIES MPI::MPI_CXX)
 coeus_library(job USES comm device base LIBRARIES Threads::Threads)
 coeus_library(file USES comm device base LIBRARIES coeus_hdf5 nlohmann_json::nlohmann_json coeus_tomlplusplus coeus_xxhash
     coeus_zlib coeus_zstd)
+# it changes macros that other files' headers look at
+set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
 set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
-if(COEUS_CUDA)
-    target_link_libraries(coeus_device PRIVATE CUDA::cudart)
-    target_link_libraries(coeus_kernels PRIVATE CUDA::cudart CUDA::cublasLt)
-endif()
 coeus_library(state USES comm kernels device base)
 coeus_library(layers USES state comm kernels device base)
 coeus_library(models USES layers state comm kernels device base)
@@ -54,17 +60,33 @@ add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
 target_link_libraries(coeus INTERFACE ${libraries})
 
-file(GLOB_RECURSE app_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/apps/*.cpp)
-if(app_sources)
-    add_executable(coeus_program ${app_sources})
-    # exported, so that the stack of a rank that hangs has names
-    set_target_properties(coeus_program PROPERTIES ENABLE_EXPORTS ON OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-    include(cmake/jobscripts.cmake)
-    include(cmake/built_with.cmake)
-    target_link_libraries(coeus_program PRIVATE coeus coeus_jobscripts coeus_built_with)
-    install(TARGETS coeus_program RUNTIME DESTINATION bin)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs ${PROJECT_SOURCE_DIR}/jobscripts DESTINATION share/coeus)
-    install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/ DESTINATION share/doc/coeus)
-    install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE
-        DESTINATION share/doc/coeus OPTIONAL)
+# the GPU's part, in one library: linked whole before coeus, whose functions of the same names say that there is no GPU
+if(COEUS_CUDA)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+    add_library(coeus_cuda STATIC ${sources})
+    target_link_libraries(coeus_cuda PUBLIC coeus CUDA::cudart CUDA::cublasLt)
+    set(coeus_with_gpu $<LINK_LIBRARY:WHOLE_ARCHIVE,coeus_cuda> coeus)
+else()
+    set(coeus_with_gpu coeus)
 endif()
+
+# the commands, with main() beside them
+include(cmake/jobscripts.cmake)
+include(cmake/built_with.cmake)
+coeus_library(apps USES train job plan pipeline optim data io models layers state comm kernels device file base
+    LIBRARIES coeus_jobscripts coeus_built_with)
+# coeus_executable(NAME LIBRARIES): the program over coeus with a GPU or without
+function(coeus_executable name)
+    add_executable(${name} ${PROJECT_SOURCE_DIR}/src/apps/main.cpp)
+    # exported, so that the stack of a rank that hangs has names
+    set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
+    target_link_libraries(${name} PRIVATE ${ARGN} coeus_apps)
+endfunction()
+coeus_executable(coeus_program ${coeus_with_gpu})
+set_target_properties(coeus_program PROPERTIES OUTPUT_NAME coeus RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+
+install(TARGETS coeus_program RUNTIME DESTINATION bin)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs ${PROJECT_SOURCE_DIR}/jobscripts DESTINATION share/coeus)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/doc/ DESTINATION share/doc/coeus)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/LICENSE
+    DESTINATION share/doc/coeus OPTIONAL)

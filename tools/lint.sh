@@ -22,6 +22,7 @@ format() {
 
 check files tools/check_files.py
 check includes tools/check_includes.py
+check uses tools/check_uses.py
 check format format
 check clang-tidy tools/tidy.py build src
 if [ -n "$failed" ]; then

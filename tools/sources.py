@@ -38,7 +38,6 @@ def layers(root=ROOT):
                 sys.exit(f"cmake/libraries.cmake: {name} uses {used}, which is not below it")
             below |= allowed[used]
         allowed[name] = below
-    allowed["apps"] = set(allowed) | {"apps"}
     return allowed
 
 

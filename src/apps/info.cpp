@@ -16,6 +16,8 @@
 #include "info/kinds.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>

@@ -2,6 +2,7 @@
 #include "coeus/base/error.hpp"
 
 #include <cstring>
+#include <string_view>
 
 namespace coeus {
 

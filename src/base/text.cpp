@@ -10,6 +10,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
+#include <thread>
 
 namespace coeus {
 
@@ -92,6 +94,18 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
     return int64_t(number);
 }
 
+std::string markup_of(std::string_view text) {
+    std::string safe;
+    for (const char c : text) switch (c) {
+            case '&': safe += "&amp;"; break;
+            case '<': safe += "&lt;"; break;
+            case '>': safe += "&gt;"; break;
+            case '"': safe += "&quot;"; break;
+            default: safe += c;
+        }
+    return safe;
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
     std::string text;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -99,6 +113,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
         text += parts[i];
     }
     return text;
+}
+
+void sleep_seconds(double seconds) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
 std::string duration_text(double seconds) {

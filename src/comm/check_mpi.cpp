@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check_mpi.hpp"
 
+#include <string_view>
+
 namespace coeus {
 
 void throw_mpi(const char* call, int code, std::source_location where) {

@@ -9,15 +9,15 @@ namespace coeus {
 namespace {
 
 // Of nvml.h, whose values do not change between versions of the driver.
-struct Memory {
+struct NvmlMemory {
     unsigned long long total, free, used;
 };
-struct Utilisation {
+struct NvmlUtilisation {
     unsigned gpu, memory;  // percent
 };
 constexpr int success = 0;
-constexpr int sm = 1, memory = 2;  // kinds of clock
-constexpr int on_die = 0;          // kind of temperature
+constexpr int sm_clock = 1, memory_clock = 2;  // kinds of clock
+constexpr int on_die = 0;                      // kind of temperature
 constexpr unsigned text_length = 96;
 
 struct Reason {
@@ -40,12 +40,12 @@ struct GpuMonitor::Library {
     int (*by_bus_id)(const char*, void**);
     int (*driver_version)(char*, unsigned);
     int (*name)(void*, char*, unsigned);
-    int (*memory_info)(void*, Memory*);
+    int (*memory_info)(void*, NvmlMemory*);
     int (*power_usage)(void*, unsigned*);
     int (*power_limit)(void*, unsigned*);
     int (*clock)(void*, int, unsigned*);
     int (*temperature)(void*, int, unsigned*);
-    int (*utilisation)(void*, Utilisation*);
+    int (*utilisation)(void*, NvmlUtilisation*);
     int (*throttle_reasons)(void*, unsigned long long*);
 
     explicit Library(const std::string& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -110,7 +110,7 @@ GpuMonitor::~GpuMonitor() = default;
 
 GpuSample GpuMonitor::sample() const {
     GpuSample s;
-    if (Memory info{}; library_->memory_info(gpu_, &info) == success) {
+    if (NvmlMemory info{}; library_->memory_info(gpu_, &info) == success) {
         s.memory_used = info.used;
         s.memory_total = info.total;
     }
@@ -118,10 +118,11 @@ GpuSample GpuMonitor::sample() const {
     constexpr double milliwatt = 1e-3;
     if (library_->power_usage(gpu_, &value) == success) s.power = milliwatt * value;
     if (library_->power_limit(gpu_, &value) == success) s.power_limit = milliwatt * value;
-    if (library_->clock(gpu_, sm, &value) == success) s.sm_clock = int(value);
-    if (library_->clock(gpu_, memory, &value) == success) s.memory_clock = int(value);
+    if (library_->clock(gpu_, sm_clock, &value) == success) s.sm_clock = int(value);
+    if (library_->clock(gpu_, memory_clock, &value) == success) s.memory_clock = int(value);
     if (library_->temperature(gpu_, on_die, &value) == success) s.temperature = int(value);
-    if (Utilisation rates{}; library_->utilisation(gpu_, &rates) == success) s.utilisation = int(rates.gpu);
+    if (NvmlUtilisation rates{}; library_->utilisation(gpu_, &rates) == success)
+        s.utilisation = int(rates.gpu);
     if (unsigned long long bits = 0; library_->throttle_reasons(gpu_, &bits) == success)
         s.throttle_reasons = bits;
     return s;

@@ -7,6 +7,7 @@
 #include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 #include <zlib.h>
 #include <zstd.h>

@@ -6,6 +6,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace coeus {

@@ -7,6 +7,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 

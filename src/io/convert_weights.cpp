@@ -5,6 +5,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/file/safetensors.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture of a timetable. Sizes are in pixels; a unit of time is as wide as the whole allows, within
 // bounds that keep the numbers legible.
+#include "coeus/base/text.hpp"
 #include "coeus/pipeline/draw.hpp"
 
 #include <fmt/core.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace coeus {
 
@@ -28,21 +30,6 @@ std::string shade(Color color, int which, int of) {
     const double pale = of == 1 ? 0 : 0.55 * which / (of - 1);
     const auto mix = [&](int part) { return int(std::lround(part + pale * (255 - part))); };
     return fmt::format("#{:02x}{:02x}{:02x}", mix(color.red), mix(color.green), mix(color.blue));
-}
-
-std::string escaped(const std::string& text) {
-    std::string safe;
-    for (const char c : text) {
-        if (c == '&')
-            safe += "&amp;";
-        else if (c == '<')
-            safe += "&lt;";
-        else if (c == '>')
-            safe += "&gt;";
-        else
-            safe += c;
-    }
-    return safe;
 }
 
 class Picture {
@@ -81,7 +68,7 @@ private:
         const int width = left + width_ + right_of_rows, height = bottom_ + 88;
         put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)",
             width, height);
-        put("<title>{}: {}</title>", escaped(table_.name), shape_text(table_));
+        put("<title>{}: {}</title>", markup_of(table_.name), shape_text(table_));
         put("<style>");
         put("text{{font:12px 'Helvetica Neue',Helvetica,Arial,sans-serif;fill:#24292f}}");
         put(".name{{font-size:17px;font-weight:bold}}.small{{font-size:11px;fill:#57606a}}");
@@ -97,7 +84,7 @@ private:
 
     void title() {
         put(R"(<text class="name" x="{}" y="28">{}</text>)", left,
-            escaped(table_.name.substr(table_.name.rfind('/') + 1)));  // of a file, without its folder
+            markup_of(table_.name.substr(table_.name.rfind('/') + 1)));  // of a file, without its folder
         put(R"(<text x="{}" y="48">{} · bubble {:.1f} %</text>)", left, shape_text(table_),
             100 * simulation_.bubble_fraction);
         put(R"(<text class="small" x="{}" y="48">frames alive</text>)", left + width_ + 10);

@@ -12,7 +12,7 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> dualpipe_v_rule(const PipelineShape& shape) {
     if (auto rule = needs_virtual_stages("DualPipeV", shape, 2)) return rule;
     if (shape.microbatches >= 2 * shape.ranks) return std::nullopt;
     return Refusal{Refusal::Field::microbatches,
@@ -42,7 +42,7 @@ private:
     size_t paid_ = 0;
 };
 
-Row row(const PipelineShape& shape, int rank) {
+Row dualpipe_v_row(const PipelineShape& shape, int rank) {
     const int below = shape.ranks - 1 - rank;  // ranks after this one
     const bool turn = below == 0;              // the rank where the V turns has both stages side by side
     Counter next(shape, rank);
@@ -83,8 +83,11 @@ Row row(const PipelineShape& shape, int rank) {
 
 }  // namespace
 
-const Schedule dualpipe_v = {"DualPipeV", "ZBV whose forwards and backwards overlap in pairs",
-                             2,           Placement::v_shaped,
-                             broken_rule, row};
+const Schedule dualpipe_v = {"DualPipeV",
+                             "ZBV whose forwards and backwards overlap in pairs",
+                             2,
+                             Placement::v_shaped,
+                             dualpipe_v_rule,
+                             dualpipe_v_row};
 
 }  // namespace coeus::pipeline

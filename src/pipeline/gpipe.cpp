@@ -6,11 +6,11 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> gpipe_rule(const PipelineShape& shape) {
     return needs_virtual_stages("GPipe", shape, 1);
 }
 
-Row row(const PipelineShape& shape, int rank) {
+Row gpipe_row(const PipelineShape& shape, int rank) {
     Row row;
     for (int m = 0; m < shape.microbatches; ++m) row.emplace_back(F(rank, m));
     for (int m = 0; m < shape.microbatches; ++m) row.emplace_back(B(rank, m));
@@ -19,6 +19,7 @@ Row row(const PipelineShape& shape, int rank) {
 
 }  // namespace
 
-const Schedule gpipe = {"GPipe", "all forwards, then all backwards", 1, Placement::loop, broken_rule, row};
+const Schedule gpipe = {"GPipe",  "all forwards, then all backwards", 1, Placement::loop, gpipe_rule,
+                        gpipe_row};
 
 }  // namespace coeus::pipeline

@@ -12,11 +12,11 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> interleaved_rule(const PipelineShape& shape) {
     return Rounds::broken_rule("Interleaved1F1B", shape);
 }
 
-Row row(const PipelineShape& shape, int rank) {
+Row interleaved_row(const PipelineShape& shape, int rank) {
     const Rounds rounds(shape);
     const int all = rounds.operations();
     const int ahead =
@@ -57,6 +57,7 @@ Action Rounds::backward(ActionKind kind, int rank, int k) const {
 }
 
 const Schedule interleaved = {
-    "Interleaved1F1B", "1F1B with several stages on a rank", 2, Placement::loop, broken_rule, row};
+    "Interleaved1F1B", "1F1B with several stages on a rank", 2, Placement::loop, interleaved_rule,
+    interleaved_row};
 
 }  // namespace coeus::pipeline

@@ -8,11 +8,11 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape&) {
+std::optional<Refusal> looped_bfs_rule(const PipelineShape&) {
     return std::nullopt;
 }
 
-Row row(const PipelineShape& shape, int rank) {
+Row looped_bfs_row(const PipelineShape& shape, int rank) {
     Row row;
     for (int stage = rank; stage < shape.stages(); stage += shape.ranks)
         for (int m = 0; m < shape.microbatches; ++m) row.emplace_back(F(stage, m));
@@ -24,6 +24,7 @@ Row row(const PipelineShape& shape, int rank) {
 }  // namespace
 
 const Schedule looped_bfs = {
-    "LoopedBFS", "GPipe with several stages on a rank, stage by stage", 2, Placement::loop, broken_rule, row};
+    "LoopedBFS",   "GPipe with several stages on a rank, stage by stage", 2, Placement::loop, looped_bfs_rule,
+    looped_bfs_row};
 
 }  // namespace coeus::pipeline

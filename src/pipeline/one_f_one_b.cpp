@@ -9,14 +9,14 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> one_f_one_b_rule(const PipelineShape& shape) {
     if (auto rule = needs_virtual_stages("1F1B", shape, 1)) return rule;
     if (shape.microbatches >= shape.ranks) return std::nullopt;
     return Refusal{Refusal::Field::microbatches,
                    fmt::format("1F1B on {0} ranks needs at least {0} micro-batches", shape.ranks)};
 }
 
-Row row(const PipelineShape& shape, int rank) {
+Row one_f_one_b_row(const PipelineShape& shape, int rank) {
     const int ahead = shape.ranks - rank;
     Row row;
     for (int m = 0; m < ahead; ++m) row.emplace_back(F(rank, m));
@@ -29,7 +29,7 @@ Row row(const PipelineShape& shape, int rank) {
 
 }  // namespace
 
-const Schedule one_f_one_b = {"1F1B", "one forward, one backward in turn", 1, Placement::loop, broken_rule,
-                              row};
+const Schedule one_f_one_b = {
+    "1F1B", "one forward, one backward in turn", 1, Placement::loop, one_f_one_b_rule, one_f_one_b_row};
 
 }  // namespace coeus::pipeline

@@ -11,15 +11,15 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> zb_v_rule(const PipelineShape& shape) {
     return needs_virtual_stages("ZBVZeroBubble", shape, 2);
 }
 
 // Appends the next F, I or W of the stage on the way down (leg 0) or back (leg 1). The pattern needs 2 P - 1
 // micro-batches to close; where there are fewer, those beyond are counted but left out.
-class Writer {
+class RowWriter {
 public:
-    Writer(const PipelineShape& shape, int rank)
+    RowWriter(const PipelineShape& shape, int rank)
         : stages_{rank, 2 * shape.ranks - 1 - rank}, microbatches_(shape.microbatches) {}
 
     void f(int leg) { add(ActionKind::forward, leg, forwards[size_t(leg)]++); }
@@ -38,9 +38,9 @@ private:
     int microbatches_;
 };
 
-Row row(const PipelineShape& shape, int rank) {
+Row zb_v_row(const PipelineShape& shape, int rank) {
     const int ranks = shape.ranks, microbatches = std::max(2 * ranks - 1, shape.microbatches);
-    Writer write(shape, rank);
+    RowWriter write(shape, rank);
     // fill: until the first micro-batch has come back to this rank, then until it has gone back down
     for (int k = 0; k < 2 * (ranks - rank) - 1; ++k) write.f(0);
     for (int k = 0; k < rank; ++k) write.f(1), write.f(0);
@@ -62,11 +62,8 @@ Row row(const PipelineShape& shape, int rank) {
 
 }  // namespace
 
-const Schedule zb_v = {"ZBVZeroBubble",
-                       "zero bubble with stages down the ranks and back",
-                       2,
-                       Placement::v_shaped,
-                       broken_rule,
-                       row};
+const Schedule zb_v = {
+    "ZBVZeroBubble", "zero bubble with stages down the ranks and back", 2, Placement::v_shaped, zb_v_rule,
+    zb_v_row};
 
 }  // namespace coeus::pipeline

@@ -10,11 +10,11 @@ namespace coeus::pipeline {
 
 namespace {
 
-std::optional<Refusal> broken_rule(const PipelineShape& shape) {
+std::optional<Refusal> zero_bubble_rule(const PipelineShape& shape) {
     return Rounds::broken_rule("InterleavedZeroBubble", shape);
 }
 
-Row row(const PipelineShape& shape, int rank) {
+Row zero_bubble_row(const PipelineShape& shape, int rank) {
     const Rounds rounds(shape);
     const int all = rounds.operations();
     const int ahead =
@@ -36,7 +36,7 @@ const Schedule interleaved_zero_bubble = {"InterleavedZeroBubble",
                                           "interleaved 1F1B whose weight gradients fill the bubble",
                                           2,
                                           Placement::loop,
-                                          broken_rule,
-                                          row};
+                                          zero_bubble_rule,
+                                          zero_bubble_row};
 
 }  // namespace coeus::pipeline

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/faults.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
@@ -16,30 +17,25 @@
 #include <cstring>
 #include <sstream>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 namespace coeus {
 
 namespace {
 
-const std::vector<std::string> kinds = {"hang_in_collective",
-                                        "skip_collective",
-                                        "slow",
-                                        "slow_data",
-                                        "slow_disk",
-                                        "full_disk",
-                                        "exit",
-                                        "crash",
-                                        "abort",
-                                        "error",
-                                        "stop",
-                                        "signal",
-                                        "bit_flip"};
-
-void sleep(double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
+const std::vector<std::string> fault_kinds = {"hang_in_collective",
+                                              "skip_collective",
+                                              "slow",
+                                              "slow_data",
+                                              "slow_disk",
+                                              "full_disk",
+                                              "exit",
+                                              "crash",
+                                              "abort",
+                                              "error",
+                                              "stop",
+                                              "signal",
+                                              "bit_flip"};
 
 }  // namespace
 
@@ -56,9 +52,9 @@ std::unique_ptr<Faults> Faults::from_environment(int rank) {
 Faults::Faults(const std::string& text) {
     std::istringstream in(text);
     in >> kind_;
-    if (std::ranges::find(kinds, kind_) == kinds.end())
+    if (std::ranges::find(fault_kinds, kind_) == fault_kinds.end())
         throw ConfigError("COEUS_FAULT = \"{}\": there is no {}; choose one of {}", text, kind_,
-                          join(kinds, ", "));
+                          join(fault_kinds, ", "));
     for (std::string word; in >> word;) {
         const size_t equals = word.find('=');
         const std::string name = word.substr(0, equals),
@@ -97,7 +93,7 @@ Faults::~Faults() {
 
 void Faults::at_step(int64_t step, const Parameters& parameters, Exec& exec) {
     begun_ = step >= step_;
-    if (is("slow") && begun_) sleep(seconds_);
+    if (is("slow") && begun_) sleep_seconds(seconds_);
     if (step != step_) return;
     if (is("exit")) _exit(1);
     if (is("crash")) std::raise(SIGSEGV);
@@ -118,10 +114,10 @@ void Faults::entered(const char* operation, OperationKind kind) {
                               return letter == ' ' ? '_' : letter;
                           });
     if (is("signal") && is_meant && entered_++ == after_) std::raise(SIGUSR1);
-    if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep(seconds_);
-    if (is("slow_data") && name == "read samples") sleep(seconds_);
+    if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep_seconds(seconds_);
+    if (is("slow_data") && name == "read samples") sleep_seconds(seconds_);
     if (kind != OperationKind::file || name != "write") return;
-    if (is("slow_disk")) sleep(seconds_);
+    if (is("slow_disk")) sleep_seconds(seconds_);
     if (is("full_disk")) throw SystemError("cannot be written: " + errno_text(ENOSPC));
 }
 

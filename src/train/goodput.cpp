@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/goodput.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
@@ -12,10 +13,6 @@
 namespace coeus {
 
 namespace {
-
-double seconds_since_1970() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string json_line(const StartTimes& t) {
     Json line = Json::object();

@@ -15,21 +15,21 @@ namespace {
 constexpr double width = 1180, height = 520, left = 120, top = 70, between_arenas = 14;
 constexpr size_t most_areas = 20000;  // a browser still shows them at once
 
-struct Kind {
+struct CallKind {
     const char *name, *class_name, *color;
 };
 // By the beginning of a tensor's name; distinct also for the colour-blind.
-constexpr std::array<Kind, 7> kinds = {{{"gemm", "g", "#2f5da8"},
-                                        {"rms_norm", "n", "#2e8b57"},
-                                        {"layer_norm", "n", "#2e8b57"},
-                                        {"attention", "a", "#e29614"},
-                                        {"swiglu", "s", "#8e5bb5"},
-                                        {"scratch", "w", "#8c959f"},
-                                        {"", "o", "#17a2b8"}}};
+constexpr std::array<CallKind, 7> call_kinds = {{{"gemm", "g", "#2f5da8"},
+                                                 {"rms_norm", "n", "#2e8b57"},
+                                                 {"layer_norm", "n", "#2e8b57"},
+                                                 {"attention", "a", "#e29614"},
+                                                 {"swiglu", "s", "#8e5bb5"},
+                                                 {"scratch", "w", "#8c959f"},
+                                                 {"", "o", "#17a2b8"}}};
 
-const Kind& kind_of(const std::string& name) {
-    return *std::find_if(kinds.begin(), kinds.end(),
-                         [&](const Kind& kind) { return name.starts_with(kind.name); });
+const CallKind& kind_of(const std::string& name) {
+    return *std::find_if(call_kinds.begin(), call_kinds.end(),
+                         [&](const CallKind& kind) { return name.starts_with(kind.name); });
 }
 
 class Picture {
@@ -72,7 +72,7 @@ private:
         put(".name{{font-size:17px;font-weight:bold}}.small{{font-size:11px;fill:#57606a}}");
         put(".h{{stroke:#fff;stroke-width:.3}}.h:hover{{stroke:#000;stroke-width:1.5}}.floor{{stroke:#d0d7de}"
             "}");
-        for (const Kind& kind : kinds) put(".{}{{fill:{}}}", kind.class_name, kind.color);
+        for (const CallKind& kind : call_kinds) put(".{}{{fill:{}}}", kind.class_name, kind.color);
         put("</style>");
         put(R"(<rect width="{}" height="{}" fill="#fff"/>)", w, h);
         put(R"(<text class="name" x="{}" y="28">Memory of step {}, rank {}</text>)", left, step, rank);

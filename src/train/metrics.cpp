@@ -51,8 +51,7 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
 }  // namespace
 
 void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
-    constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-    if (gpu.memory_used) m.gpu_memory_gib = double(*gpu.memory_used) / gib;
+    if (gpu.memory_used) m.gpu_memory_gib = double(*gpu.memory_used) / bytes_per_gib;
     m.gpu_power_w = gpu.power;
     m.gpu_clock_mhz = gpu.sm_clock;
     m.gpu_temperature_c = gpu.temperature;

@@ -5,6 +5,8 @@
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 namespace {

@@ -10,11 +10,9 @@ namespace coeus {
 
 namespace {
 
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-
 template <class Metrics>
 void add_memory(Metrics& m, const Device& device) {
-    m.memory_gib = double(device.peak_bytes()) / gib;
+    m.memory_gib = double(device.peak_bytes()) / bytes_per_gib;
     m.memory_percent = 100 * double(device.peak_bytes()) / double(device.memory_bytes());
 }
 
@@ -40,7 +38,7 @@ void Reporting::go_back(const MetricsFile::Past& past) {
 
 void Reporting::step(StepMetrics m, int64_t steps_left) {
     add_memory(m, device_);
-    m.resident_gib = double(resident_bytes()) / gib;
+    m.resident_gib = double(resident_bytes()) / bytes_per_gib;
     if (gpu_) add_gpu_sample(m, gpu_->sample());
     clock_.finish(m, work_.tokens_per_step, work_.flops_per_token, work_.peak_flops, steps_left);
     log::info("{}", console_line(m, log::colored()));

@@ -3,6 +3,7 @@
 // their length (2); a field begins with (number << 3) | form.
 #include "coeus/train/tensorboard.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 
 #include <boost/crc.hpp>
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstdlib>
 #include <system_error>
 
@@ -52,10 +52,6 @@ std::string float_field(int field, float value) {
 }
 std::string bytes_field(int field, std::string_view bytes) {
     return start_of(field, with_length) + varint_of(bytes.size()) + std::string(bytes);
-}
-
-double seconds_since_1970() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // A number of seconds above those in the names of the files that are there: names sort as the starts came,

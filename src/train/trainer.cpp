@@ -17,7 +17,6 @@ namespace coeus {
 
 namespace {
 
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unless there are no others
 
 Tensor ids(std::span<const int32_t> values) {
@@ -313,7 +312,7 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
     if (goodput_) goodput_->ask_for_line();
     reporting_.write_line(json_line(CheckpointMetrics{.step = done.step,
                                                       .at_step = step_,
-                                                      .gib = double(done.saved.bytes) / gib,
+                                                      .gib = double(done.saved.bytes) / bytes_per_gib,
                                                       .seconds = done.seconds,
                                                       .seconds_waited = done.seconds_waited}));
 }

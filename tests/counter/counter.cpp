@@ -15,6 +15,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <new>
+#include <utility>
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "coeus/base/types.hpp"
 #include "emulation/cuda_runtime.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>

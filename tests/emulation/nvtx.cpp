@@ -2,7 +2,9 @@
 #include "emulation/nvtx3/nvToolsExt.h"
 
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 

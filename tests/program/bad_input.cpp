@@ -40,7 +40,7 @@ private:
     TemporaryFolder folder_;
 };
 
-std::string small_text() {
+std::string forty_lines() {
     std::string text;
     for (int i = 0; i < 40; ++i) text += "The dog sat on the mat, and the cat sat on the log.\n";
     return text;
@@ -55,7 +55,7 @@ TEST_CASE("Data that is not there") {
     bad.check(bad.good(), {"--validation.enable", "--validation.dataset_path=" + absent},
               "validation.dataset_path = \"" + absent + "\": there is no such file or folder");
     // text needs a tokenizer
-    write_file(bad.path("text/a.txt"), small_text());
+    write_file(bad.path("text/a.txt"), forty_lines());
     bad.check(
         bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
         bad.path("nowhere").string() + ": there is no such file or folder; a tokenizer is tokenizer.json");
@@ -63,7 +63,7 @@ TEST_CASE("Data that is not there") {
 
 TEST_CASE("Data without tokens") {
     const BadInput bad;
-    write_file(bad.path("corpus.txt"), small_text());
+    write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
                 .exit_code == 0);
     const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
@@ -87,7 +87,7 @@ TEST_CASE("Data without tokens") {
 
 TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however many ranks there are") {
     const BadInput bad;
-    write_file(bad.path("corpus.txt"), small_text());
+    write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
                 .exit_code == 0);
     const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
@@ -102,20 +102,20 @@ TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however 
         CHECK(count_of(fmt::format(" - warning - {}\n", warning), run.output) == 1);
     };
     warned(
-        "latin.txt", small_text() + "caf\xe9\n" + small_text() + "na\xefve\n",
+        "latin.txt", forty_lines() + "caf\xe9\n" + forty_lines() + "na\xefve\n",
         "2 invalid bytes or sequences became U+FFFD: " + bad.path("latin.txt").string() +
             " is not UTF-8, first at line 41, byte 2084; it looks like Latin-1 or Windows-1252: convert it "
             "with iconv -f WINDOWS-1252 -t UTF-8");
     warned(
-        "mixed.txt", "caf\u00e9\n" + small_text() + "caf\xe9\n" + small_text(),
+        "mixed.txt", "caf\u00e9\n" + forty_lines() + "caf\xe9\n" + forty_lines(),
         "1 invalid bytes or sequences became U+FFFD: " + bad.path("mixed.txt").string() +
             " is not UTF-8, first at line 42, byte 2090; it is UTF-8 up to there and looks like Latin-1 or "
             "Windows-1252 from there on: convert that part with tail -c +2090 | iconv -f WINDOWS-1252 -t "
             "UTF-8",
         2);
     std::string wide;
-    for (const char c : small_text()) wide += std::string{c, '\0'};
-    warned("wide.txt", small_text() + small_text() + small_text() + "\xFF\xFE" + wide,
+    for (const char c : forty_lines()) wide += std::string{c, '\0'};
+    warned("wide.txt", forty_lines() + forty_lines() + forty_lines() + "\xFF\xFE" + wide,
            "2 invalid bytes or sequences became U+FFFD and 2,080 NUL bytes were kept: " +
                bad.path("wide.txt").string() +
                " is not UTF-8, first at line 121, byte 6241; from there on it looks like UTF-16: convert "
@@ -128,7 +128,7 @@ TEST_CASE("Text that is not all UTF-8 is counted, placed and said once, however 
 
 TEST_CASE("Compressed text that is damaged") {
     const BadInput bad;
-    write_file(bad.path("corpus.txt"), small_text());
+    write_file(bad.path("corpus.txt"), forty_lines());
     REQUIRE(run_coeus({"tokenizer", bad.path("corpus.txt"), "--vocab_size=270", "--output", bad.path("tok")})
                 .exit_code == 0);
     const Arguments tokenizer = {"--model.hf_assets_path=" + bad.path("tok").string(),
@@ -147,8 +147,8 @@ TEST_CASE("Compressed text that is damaged") {
     std::string flipped = packed;
     flipped[packed.size() - 6] = char(~flipped[packed.size() - 6]);
     check("flipped.txt.gz", flipped, " is damaged near byte ", 2);
-    check("none.txt.gz", small_text(), " is not gzip data, whatever its name says");
-    check("none.txt.zst", small_text(), " is not zstd data, whatever its name says");
+    check("none.txt.gz", forty_lines(), " is not gzip data, whatever its name says");
+    check("none.txt.zst", forty_lines(), " is not zstd data, whatever its name says");
     // nothing half-made is left
     for (const auto& entry : fs::recursive_directory_iterator(bad.out() / "data"))
         CHECK_THAT(entry.path().string(), !Contains(".part") && !Catch::EndsWith(".h5"));
@@ -156,7 +156,7 @@ TEST_CASE("Compressed text that is damaged") {
 
 TEST_CASE("A tokenizer.json of an unknown kind") {
     const BadInput bad;
-    write_file(bad.path("corpus.txt"), small_text());
+    write_file(bad.path("corpus.txt"), forty_lines());
     const auto check = [&](const std::string& json, const std::string& message, int ranks = 0) {
         write_file(bad.path("tok/tokenizer.json"), json);
         bad.check(bad.path("corpus.txt"), {"--model.hf_assets_path=" + bad.path("tok").string()},
@@ -205,7 +205,7 @@ TEST_CASE("Token files that are wrong") {
 
     write_file(bad.path("cut.h5"), read_file(bad.good()).substr(0, 3000));
     bad.check(bad.path("cut.h5"), {}, bad.path("cut.h5").string() + " is truncated");
-    write_file(bad.path("text.h5"), small_text());
+    write_file(bad.path("text.h5"), forty_lines());
     bad.check(bad.path("text.h5"), {}, bad.path("text.h5").string() + " is not an HDF5 file");
     {
         hdf5::File foreign = hdf5::File::create(bad.path("foreign.h5").string());

@@ -30,7 +30,7 @@ struct Sources {
 const Arguments blend = {"--training.dataset_weights=0.7,0.3", "--training.local_batch_size=1",
                          "--training.global_batch_size=4", "--training.dtype=float64"};
 
-std::string small_text() {
+std::string sixty_lines() {
     std::string text;
     for (int i = 0; i < 60; ++i) text += "The dog sat on the mat, and the cat sat on the log.\n";
     return text;
@@ -93,8 +93,8 @@ TEST_CASE("Token files without weights count by their size, and a source may be 
     const Outcome sizes = train_tiny(s.folder / "sizes", s.both, {steps(1)});
     CHECK_THAT(sizes.output, Contains("Data: 5.66 % of " + (s.folder / "a.h5").string()) &&
                                  Contains("; 94.34 % of " + (s.folder / "b.h5").string()));
-    write_file(s.folder / "corpus/one.txt", small_text());
-    write_file(s.folder / "two.txt", small_text() + small_text());
+    write_file(s.folder / "corpus/one.txt", sixty_lines());
+    write_file(s.folder / "two.txt", sixty_lines() + sixty_lines());
     const auto in_folder = [&](const char* name) { return (s.folder / name).string(); };
     REQUIRE(run_coeus({"tokenizer", in_folder("two.txt"), "--vocab_size=270", "--output", in_folder("tok")})
                 .exit_code == 0);
@@ -118,7 +118,7 @@ TEST_CASE("Token files without weights count by their size, and a source may be 
 TEST_CASE("Sources and texts that are wrong, exit 2") {
     const Sources s;
     const auto in_folder = [&](const char* name) { return (s.folder / name).string(); };
-    write_file(s.folder / "two.txt", small_text());
+    write_file(s.folder / "two.txt", sixty_lines());
     REQUIRE(run_coeus({"tokenizer", in_folder("two.txt"), "--vocab_size=270", "--output", in_folder("tok")})
                 .exit_code == 0);
     const auto check = [&](const std::string& data, const Arguments& more, const std::string& message,
@@ -159,7 +159,7 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
     CHECK_FALSE(fs::exists(s.folder / "out/data/wide.h5"));
 
     // text that is not UTF-8 is said once, and trained on
-    std::string latin = small_text();
+    std::string latin = sixty_lines();
     for (size_t i = 0; i < latin.size(); i += 50) latin[i] = '\xe9';
     write_file(s.folder / "latin.txt", latin);
     const Outcome run =

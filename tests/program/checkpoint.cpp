@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Arguments saving = {"--checkpoint.enable", "--checkpoint.interval=2", "--lr_scheduler.total_steps=6",
-                          "--training.global_batch_size=8"};
+const Arguments saving_twice = {"--checkpoint.enable", "--checkpoint.interval=2",
+                                "--lr_scheduler.total_steps=6", "--training.global_batch_size=8"};
 
 fs::path write_data(const TemporaryFolder& folder) {
     write_token_file(folder / "tokens.h5",
@@ -32,19 +32,13 @@ void damage(const fs::path& file) {
     write_file(file, bytes);
 }
 
-std::vector<std::string> files_in(const fs::path& folder) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 }  // namespace
 
 TEST_CASE("program: a run goes on with another number of ranks") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
-    const Arguments more = saving + Arguments{"--training.dtype=float64", "--training.local_batch_size=2"};
+    const Arguments more =
+        saving_twice + Arguments{"--training.dtype=float64", "--training.local_batch_size=2"};
     train_tiny(folder / "whole", data, more, 1);
     train_tiny(folder / "moved", data, more + Arguments{steps(2)}, 4);
     train_tiny(folder / "moved", data, more + Arguments{steps(4)}, 1);
@@ -62,8 +56,8 @@ TEST_CASE("program: a run goes on with another number of ranks") {
 TEST_CASE("program: checkpoints written while training goes on are those written at once") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder);
-    const Arguments more = saving + Arguments{"--checkpoint.interval=1", "--checkpoint.keep_latest_k=0",
-                                              "--checkpoint.no_last_save_model_only"};
+    const Arguments more = saving_twice + Arguments{"--checkpoint.interval=1", "--checkpoint.keep_latest_k=0",
+                                                    "--checkpoint.no_last_save_model_only"};
     train_tiny(folder / "at_once", data, more, 2);
     for (const char* mode : {"async", "async_with_pinned_mem"}) {
         CAPTURE(mode);
@@ -89,8 +83,8 @@ TEST_CASE("program: checkpoints written while training goes on are those written
 TEST_CASE("program: checkpoints of several files do what those of one do") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
-    const Arguments parts = saving + Arguments{"--checkpoint.files=3", "--checkpoint.keep_latest_k=2"};
-    train_tiny(folder / "one", data, saving);
+    const Arguments parts = saving_twice + Arguments{"--checkpoint.files=3", "--checkpoint.keep_latest_k=2"};
+    train_tiny(folder / "one", data, saving_twice);
     train_tiny(run, data, parts + Arguments{steps(4)}, 2);
     const Outcome resumed = train_tiny(run, data, parts + Arguments{"--checkpoint.async_mode=async"}, 1);
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
@@ -119,7 +113,7 @@ TEST_CASE("program: checkpoints of several files do what those of one do") {
     CHECK(count_of("passed over: " + file + " is not whole", before.output) == 1);
     CHECK_THAT(before.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
     CHECK(files_in(run / "checkpoint").size() == 8);
-    const Outcome bad = run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.files=0"}));
+    const Outcome bad = run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.files=0"}));
     CHECK_THAT(bad.output,
                Contains("checkpoint.files = 0: must be from 1 to 256; the nearest valid value is 1"));
 }
@@ -127,45 +121,48 @@ TEST_CASE("program: checkpoints of several files do what those of one do") {
 TEST_CASE("program: damaged and foreign checkpoints") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
-    train_tiny(run, data, saving + Arguments{steps(4)});
+    train_tiny(run, data, saving_twice + Arguments{steps(4)});
     const fs::path newest = run / checkpoint_of(4);
     SECTION("truncated") {
         fs::resize_file(newest, fs::file_size(newest) / 2);
-        const Outcome resumed = train_tiny(run, data, saving);
+        const Outcome resumed = train_tiny(run, data, saving_twice);
         CHECK_THAT(resumed.output, Contains("passed over: " + newest.string() + " is truncated"));
         CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(2)));
     }
     SECTION("a flipped bit") {
         damage(newest);
-        const Outcome resumed = train_tiny(run, data, saving, 2);
+        const Outcome resumed = train_tiny(run, data, saving_twice, 2);
         CHECK(count_of("passed over: " + newest.string() + " is damaged: rows", resumed.output) == 1);
         CHECK_THAT(resumed.output, Contains(checkpoint_of(2)));
     }
     SECTION("all of them damaged") {
         for (int64_t step : {2, 4}) write_file(run / checkpoint_of(step), "not a checkpoint");
-        const Outcome resumed = run_coeus(tiny_run(run, data, saving), 2);
+        const Outcome resumed = run_coeus(tiny_run(run, data, saving_twice), 2);
         CHECK(resumed.exit_code == 2);
         CHECK_THAT(resumed.output, Contains("is sound") && Contains("step-00000002.h5 is not an HDF5 file"));
         CHECK(count_of("move them away to start afresh", resumed.output) == 1);
     }
     SECTION("of another model") {
-        const Outcome resumed = run_coeus(tiny_run(run, data, saving + Arguments{"--model.ffn_hidden=64"}));
+        const Outcome resumed =
+            run_coeus(tiny_run(run, data, saving_twice + Arguments{"--model.ffn_hidden=64"}));
         CHECK(resumed.exit_code == 2);
         CHECK_THAT(resumed.output,
                    Contains("is of another model: layers.0.feed_forward.w1.weight is [48, 32] in "
                             "the file, [64, 32] in this model"));
     }
     SECTION("a token file as the start") {
-        const Outcome started = run_coeus(tiny_run(
-            folder / "new", data, saving + Arguments{"--checkpoint.initial_load_path=" + data.string()}));
+        const Outcome started =
+            run_coeus(tiny_run(folder / "new", data,
+                               saving_twice + Arguments{"--checkpoint.initial_load_path=" + data.string()}));
         CHECK(started.exit_code == 2);
         CHECK_THAT(started.output, Contains("is an HDF5 file, but not a checkpoint of Coeus"));
     }
     SECTION("a folder as the start of all") {
         const Outcome started = run_coeus(
-            tiny_run(folder / "new", data,
-                     saving + Arguments{"--checkpoint.initial_load_path=" + (run / "checkpoint").string(),
-                                        "--checkpoint.no_initial_load_model_only"}),
+            tiny_run(
+                folder / "new", data,
+                saving_twice + Arguments{"--checkpoint.initial_load_path=" + (run / "checkpoint").string(),
+                                         "--checkpoint.no_initial_load_model_only"}),
             2);
         CHECK(started.exit_code == 2);
         CHECK(count_of("/checkpoint\": is a folder; with checkpoint.initial_load_model_only = false name one "
@@ -174,7 +171,7 @@ TEST_CASE("program: damaged and foreign checkpoints") {
     }
     SECTION("a step that is not there") {
         const Outcome resumed =
-            run_coeus(tiny_run(run, data, saving + Arguments{"--checkpoint.load_step=3"}));
+            run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.load_step=3"}));
         CHECK(resumed.exit_code == 2);
         CHECK_THAT(resumed.output,
                    Contains("checkpoint.load_step = 3: there is no checkpoint of step 3 in ") &&
@@ -182,14 +179,14 @@ TEST_CASE("program: damaged and foreign checkpoints") {
     }
 }
 
-TEST_CASE("program: a full disk while saving") {
+TEST_CASE("program: a full disk while saving_twice") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
-    train_tiny(run, data, saving + Arguments{steps(2)});
+    train_tiny(run, data, saving_twice + Arguments{steps(2)});
     // a limit on the size of files stands in for the disk; logs and metrics stay below it, and Open MPI is
     // told to do without its files of shared memory
     std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash '" COEUS_PROGRAM "'";
-    for (const std::string& word : tiny_run(run, data, saving)) command += " '" + word + "'";
+    for (const std::string& word : tiny_run(run, data, saving_twice)) command += " '" + word + "'";
     const std::string mode = GENERATE("disabled", "async");
     const Outcome full = run_shell(command + " --checkpoint.async_mode=" + mode);
     INFO(full.output);
@@ -197,7 +194,7 @@ TEST_CASE("program: a full disk while saving") {
     CHECK_THAT(full.output, Contains("step-00000004.h5 is not saved") && Contains("File too large") &&
                                 Contains("the newest good checkpoint is") && Contains(checkpoint_of(2)));
     CHECK(files_in(run / "checkpoint") == std::vector<std::string>{"model-00000002.h5", "step-00000002.h5"});
-    const Outcome resumed = train_tiny(run, data, saving);
+    const Outcome resumed = train_tiny(run, data, saving_twice);
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(2)));
     CHECK(fs::exists(run / checkpoint_of(6)));
 }
@@ -206,7 +203,7 @@ TEST_CASE("program: info") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
     SECTION("a checkpoint") {
-        train_tiny(run, data, saving + Arguments{steps(2), "--training.dtype=bfloat16"});
+        train_tiny(run, data, saving_twice + Arguments{steps(2), "--training.dtype=bfloat16"});
         const std::string file = run / checkpoint_of(2);
         const Outcome info = run_coeus({"info", file, "--verify"});
         INFO(info.output);

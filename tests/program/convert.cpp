@@ -22,12 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Outcome convert(const fs::path& source, const fs::path& target, const Arguments& more = {}, int ranks = 0) {
-    return run_coeus(Arguments{"convert", source.string(), target.string()} + more, ranks);
-}
-
 void convert_well(const fs::path& source, const fs::path& target, const Arguments& more = {}, int ranks = 0) {
-    const Outcome run = convert(source, target, more, ranks);
+    const Outcome run = convert_folder(source, target, more, ranks);
     INFO(run.output);
     REQUIRE(run.exit_code == 0);
     CHECK_THAT(run.output, Contains(target.string() + ": ") && Contains(" arrays, "));
@@ -66,7 +62,7 @@ std::vector<std::string> differing_files(const fs::path& a, const fs::path& b) {
     return differ;
 }
 
-const std::vector<std::string> none;
+const std::vector<std::string> nothing;
 
 }  // namespace
 
@@ -85,7 +81,7 @@ TEST_CASE("convert: a Hugging Face folder to a checkpoint and back has the same 
         convert_well(folder / "weights.h5", folder / "back",
                      sharded ? Arguments{"--max_shard_size", "73kB"} : Arguments{}, ranks);
         CHECK(fs::exists(folder / "back/model-00003-of-00003.safetensors") == sharded);
-        CHECK(differing_tensors(model, folder / "back") == none);
+        CHECK(differing_tensors(model, folder / "back") == nothing);
         CHECK(model_from_hub((folder / "back").string()) == model_from_hub(model.string()));
     }
 }
@@ -137,7 +133,7 @@ TEST_CASE("convert: a run's checkpoint to a folder, as the run itself writes it,
         CHECK_THAT(trained.output, Contains("Saved the model alone as " + written.string() + " (bfloat16)"));
         const fs::path converted = folder / fmt::format("converted {}", number++);
         convert_well(run, converted, {"--dtype", "bfloat16"});
-        CHECK(differing_files(written, converted) == none);
+        CHECK(differing_files(written, converted) == nothing);
     }
     // a folder can be trained from
     const Outcome started =
@@ -197,11 +193,11 @@ TEST_CASE("convert: several files hold what one file holds, by any number of ran
             convert_well(whole, several, {"--dtype", dtype, "--max_shard_size", "8kB"}, ranks);
             CHECK(fs::exists(several / "model.safetensors.index.json"));
             CHECK_FALSE(fs::exists(several / "model.safetensors"));
-            CHECK(differing_tensors(single, several) == none);
+            CHECK(differing_tensors(single, several) == nothing);
             if (ranks == 1) first = several;
-            CHECK(differing_files(first, several) == none);
+            CHECK(differing_files(first, several) == nothing);
             convert_well(several, several.string() + ".h5", {}, ranks);
-            CHECK(differing_arrays(weights, several.string() + ".h5") == none);
+            CHECK(differing_arrays(weights, several.string() + ".h5") == nothing);
         }
     }
 }
@@ -231,7 +227,7 @@ TEST_CASE("a run on any mesh exports the same bytes") {
                        mesh,
                    ranks);
         CHECK(differing_files(folder / "0/checkpoint/hf-00000001",
-                              folder / (name + "/checkpoint/hf-00000001")) == none);
+                              folder / (name + "/checkpoint/hf-00000001")) == nothing);
     }
 }
 
@@ -262,10 +258,10 @@ TEST_CASE("convert: the folder has the tokenizer, and says with what a text begi
     // of an imported model, given
     convert_well(folder / "converted", folder / "weights.h5");
     convert_well(folder / "weights.h5", folder / "back", {"--tokenizer", (folder / "tokenizer").string()});
-    CHECK(differing_files(folder / "converted", folder / "back") == none);
+    CHECK(differing_files(folder / "converted", folder / "back") == nothing);
     // of a run whose tokenizer has moved
     fs::rename(folder / "tokenizer", folder / "moved");
-    const Outcome without = convert(folder / "run", folder / "without");
+    const Outcome without = convert_folder(folder / "run", folder / "without");
     CHECK(without.exit_code == 0);
     CHECK_THAT(without.output,
                Contains("gets no tokenizer: there is none at " + (folder / "tokenizer").string()));
@@ -277,7 +273,7 @@ TEST_CASE("convert: checkpoints of another type, or without the optimizer") {
     train_tiny(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", steps(2)});
     const fs::path whole = folder / "run" / checkpoint_of(2);
     convert_well(whole, folder / "same.h5");
-    CHECK(differing_arrays(whole, folder / "same.h5") == none);
+    CHECK(differing_arrays(whole, folder / "same.h5") == nothing);
     convert_well(whole, folder / "weights.h5", {"--only", "model", "--dtype", "bfloat16"}, 2);
     const Outcome info = run_coeus({"info", (folder / "weights.h5").string(), "--verify"});
     CHECK_THAT(info.output, Contains("weights alone") && Contains("bfloat16") && !Contains("float32"));
@@ -303,7 +299,7 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     const fs::path whole = folder / "run" / checkpoint_of(2), target = folder / "target";
     const auto refuses = [&](const fs::path& source, const fs::path& to, const Arguments& more,
                              const std::string& message) {
-        const Outcome run = convert(source, to, more);
+        const Outcome run = convert_folder(source, to, more);
         CAPTURE(run.output);
         CHECK(run.exit_code == 2);
         CHECK_THAT(run.output, Contains(message));

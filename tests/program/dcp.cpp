@@ -48,10 +48,6 @@ struct Unpacked {
     }
 };
 
-Outcome convert(const fs::path& source, const fs::path& target, const Arguments& more, int ranks = 0) {
-    return run_coeus(Arguments{"convert", source.string(), target.string()} + more, ranks);
-}
-
 // Names of arrays of a checkpoint that are not bit for bit those of a safetensors file, or in one alone.
 std::vector<std::string> differing(const fs::path& checkpoint, const fs::path& expected, bool weights_only) {
     const hdf5::File file = hdf5::File::open(checkpoint.string());
@@ -84,7 +80,7 @@ void check_conversion(const fs::path& folder, const fs::path& deck, int ranks) {
     const auto made = [&](const std::string& name, const Arguments& more) {
         const fs::path path = target.string() + name;
         const Outcome run =
-            convert(folder / "step-7", path, Arguments{"--deck", deck.string()} + more, ranks);
+            convert_folder(folder / "step-7", path, Arguments{"--deck", deck.string()} + more, ranks);
         INFO(run.output);
         REQUIRE(run.exit_code == 0);
         return path;
@@ -101,7 +97,7 @@ void check_conversion(const fs::path& folder, const fs::path& deck, int ranks) {
     CHECK_FALSE(read_checkpoint_header(weights.string()).full);
     // straight into a Hugging Face folder, or by way of a checkpoint
     const fs::path direct = made(" direct", {}), by_way = target.string() + " by way";
-    REQUIRE(convert(weights, by_way, {}).exit_code == 0);
+    REQUIRE(convert_folder(weights, by_way, {}).exit_code == 0);
     for (const char* name : {"model.safetensors", "config.json"})
         CHECK(read_file(direct / name) == read_file(by_way / name));
 }
@@ -138,8 +134,9 @@ TEST_CASE("a run goes on from a checkpoint of PyTorch") {
     write_token_file(torch.folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17, 18)});
     const fs::path run = torch.folder / "run";
     fs::create_directories(run / "checkpoint");
-    REQUIRE(convert(torch.step, run / checkpoint_of(7), {"--deck", (torch.folder / "deck.toml").string()})
-                .exit_code == 0);
+    REQUIRE(
+        convert_folder(torch.step, run / checkpoint_of(7), {"--deck", (torch.folder / "deck.toml").string()})
+            .exit_code == 0);
     const Outcome resumed =
         run_coeus({"train", (torch.folder / "deck.toml").string(), "--job.dump_folder=" + run.string(),
                    "--checkpoint.enable", "--training.dataset_path=" + (torch.folder / "tokens.h5").string(),
@@ -154,7 +151,7 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
     const Unpacked torch;
     const fs::path target = torch.folder / "target.h5", deck = torch.folder / "deck.toml";
     const auto refuses = [&](const fs::path& source, const Arguments& more, const std::string& message) {
-        const Outcome run = convert(source, target, more);
+        const Outcome run = convert_folder(source, target, more);
         CAPTURE(run.output);
         CHECK(run.exit_code == 2);
         CHECK_THAT(run.output, Contains(message));
@@ -170,8 +167,8 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
 
     write_file(deck, tiny_deck);
     refuses(torch.step, with_deck, "the deck leaves open how many sequences a step takes");
-    CHECK(convert(torch.step, torch.folder / "open.h5", with_deck + Arguments{"--only", "model"}).exit_code ==
-          0);
+    CHECK(convert_folder(torch.step, torch.folder / "open.h5", with_deck + Arguments{"--only", "model"})
+              .exit_code == 0);
     std::string other = whole_deck;
     write_file(deck, other.replace(other.find("ffn_hidden = 10"), 15, "ffn_hidden = 12"));
     refuses(torch.step, with_deck,
@@ -202,9 +199,8 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
         unknown_step[at + step.size() - 1] = 'x';
     write_file(torch.step / ".metadata", unknown_step);
     refuses(torch.step, with_deck, "has the optimizer's moments, but no train_state.step");
-    CHECK(
-        convert(torch.step, torch.folder / "still.h5", with_deck + Arguments{"--only", "model"}).exit_code ==
-        0);
+    CHECK(convert_folder(torch.step, torch.folder / "still.h5", with_deck + Arguments{"--only", "model"})
+              .exit_code == 0);
     write_file(torch.step / ".metadata", metadata.substr(0, metadata.size() / 2));
     refuses(torch.step, with_deck, ".metadata: a pickle that is not read, at byte ");
     // os.system("true")

@@ -15,13 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // 4 + 6 steps of a schedule of 3 steps of warm-up
-const Arguments saving = {
+const Arguments saving_every_second = {
     "--checkpoint.enable",           "--checkpoint.interval=2",        "--checkpoint.keep_latest_k=0",
     "--lr_scheduler.warmup_steps=3", "--training.global_batch_size=8", "--training.dtype=float64",
     "--training.local_batch_size=2"};
 constexpr double peak = 1e-2;
 
-fs::path write_data(const TemporaryFolder& folder) {
+fs::path write_160_windows(const TemporaryFolder& folder) {
     write_token_file(folder / "tokens.h5",
                      {.tokens = learnable_tokens(160 * 17), .documents = {0, 600, 160 * 17}});
     return folder / "tokens.h5";
@@ -31,21 +31,19 @@ std::string without(const std::string& parts) {
     return "--checkpoint.exclude_from_loading=" + parts;
 }
 
-TrainRecord record_of(const fs::path& run, int64_t step) {
-    return read_checkpoint_header((run / checkpoint_of(step)).string()).train;
-}
-
 }  // namespace
 
 TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends with the run") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), run = folder / "run";
-    train_tiny(run, data, saving + Arguments{steps(4)});
-    CHECK_FALSE(record_of(run, 4).schedule_step.has_value());
-    const Arguments anew = saving + Arguments{without("lr_scheduler"), steps(10)};
+    const fs::path data = write_160_windows(folder), run = folder / "run";
+    train_tiny(run, data, saving_every_second + Arguments{steps(4)});
+    CHECK_FALSE(train_record(run, 4).schedule_step.has_value());
+    const Arguments anew = saving_every_second + Arguments{without("lr_scheduler"), steps(10)};
     // a job that is queued again after 2 of its steps, twice, on other numbers of ranks
     const Outcome first = train_tiny(
-        run, data, saving + Arguments{without("lr_scheduler"), steps(10), "--lr_scheduler.total_steps=6"}, 2);
+        run, data,
+        saving_every_second + Arguments{without("lr_scheduler"), steps(10), "--lr_scheduler.total_steps=6"},
+        2);
     CHECK_THAT(first.output, Contains("checkpoint.exclude_from_loading: not loaded, begun anew: the "
                                       "learning-rate schedule"));
     const MetricLines whole = read_metrics(run);
@@ -54,9 +52,9 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
     CHECK(relatively_close(whole.steps[5].lr, peak * 2 / 3, 1e-12));
     CHECK(relatively_close(whole.steps[6].lr, peak, 1e-12));
     CHECK(whole.steps[9].lr < peak);
-    CHECK(record_of(run, 6).schedule_step == 2);
-    CHECK_FALSE(record_of(run, 6).optimizer_step.has_value());
-    CHECK(record_of(run, 6).sample == 48);
+    CHECK(train_record(run, 6).schedule_step == 2);
+    CHECK_FALSE(train_record(run, 6).optimizer_step.has_value());
+    CHECK(train_record(run, 6).sample == 48);
 
     // the same schedule without a length of its own: the steps that are left
     for (int64_t step : {6, 8, 10}) fs::remove(run / checkpoint_of(step));
@@ -85,16 +83,16 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
 
 TEST_CASE("program: an optimizer that is not loaded is a new one on the old weights") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), run = folder / "run";
-    train_tiny(run, data, saving + Arguments{steps(4), "--checkpoint.export_dtype=float32"});
+    const fs::path data = write_160_windows(folder), run = folder / "run";
+    train_tiny(run, data, saving_every_second + Arguments{steps(4), "--checkpoint.export_dtype=float32"});
     // weights alone in a new folder do the same: a new optimizer, schedule, data, count
     const std::string from = "--checkpoint.initial_load_path=" + (run / checkpoint_of(4)).string();
-    train_tiny(folder / "weights", data, saving + Arguments{steps(3), from}, 2);
+    train_tiny(folder / "weights", data, saving_every_second + Arguments{steps(3), from}, 2);
     const std::string all = without("optimizer,lr_scheduler,dataloader,train_state");
     const Arguments whole = {from, "--checkpoint.initial_load_model_only=false", all};
-    train_tiny(folder / "excluded", data, saving + Arguments{steps(3)} + whole, 2);
+    train_tiny(folder / "excluded", data, saving_every_second + Arguments{steps(3)} + whole, 2);
     // and so does the run's own folder
-    const Outcome own = train_tiny(run, data, saving + Arguments{steps(3), all}, 2);
+    const Outcome own = train_tiny(run, data, saving_every_second + Arguments{steps(3), all}, 2);
     CHECK_THAT(own.output, Contains("step 0, 0 tokens seen") &&
                                Contains("begun anew: the optimizer's moments and bias correction, the "
                                         "learning-rate schedule, the data, the count of steps and tokens") &&
@@ -115,22 +113,22 @@ TEST_CASE("program: an optimizer that is not loaded is a new one on the old weig
 
 TEST_CASE("program: data and counts that are not loaded begin at 0 while the rest goes on") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), run = folder / "run";
+    const fs::path data = write_160_windows(folder), run = folder / "run";
     const Arguments constant = {"--lr_scheduler.decay_ratio=0"};
-    train_tiny(run, data, saving + constant + Arguments{steps(4)});
+    train_tiny(run, data, saving_every_second + constant + Arguments{steps(4)});
     SECTION("data") {
-        train_tiny(run, data, saving + constant + Arguments{steps(6), without("dataloader")});
-        CHECK(record_of(run, 6).sample == 16);
-        CHECK(record_of(run, 6).step == 6);
-        const Outcome again =
-            train_tiny(run, data, saving + constant + Arguments{steps(8), without("dataloader")});
+        train_tiny(run, data, saving_every_second + constant + Arguments{steps(6), without("dataloader")});
+        CHECK(train_record(run, 6).sample == 16);
+        CHECK(train_record(run, 6).step == 6);
+        const Outcome again = train_tiny(
+            run, data, saving_every_second + constant + Arguments{steps(8), without("dataloader")});
         CHECK_THAT(again.output, Contains("and goes on: the data") && !Contains("a step takes"));
-        CHECK(record_of(run, 8).sample == 32);
+        CHECK(train_record(run, 8).sample == 32);
     }
     SECTION("counts, with load_step") {
         const Arguments counts = {without("train_state"), "--checkpoint.load_step=2"};
-        train_tiny(run, data, saving + constant + counts + Arguments{steps(2)}, 2);
-        const TrainRecord record = record_of(run, 2);
+        train_tiny(run, data, saving_every_second + constant + counts + Arguments{steps(2)}, 2);
+        const TrainRecord record = train_record(run, 2);
         CHECK(record.step == 2);
         CHECK(record.tokens_seen == 2 * 8 * 16);
         CHECK(record.sample == 32);
@@ -141,8 +139,8 @@ TEST_CASE("program: data and counts that are not loaded begin at 0 while the res
     }
     SECTION("another seed is another order of the data from its beginning") {
         const Arguments seed = {"--debug.seed=7", steps(6)};
-        CHECK(run_coeus(tiny_run(run, data, saving + constant + seed)).exit_code == 2);
-        train_tiny(run, data, saving + constant + seed + Arguments{without("dataloader")});
-        CHECK(record_of(run, 6).seed == 7);
+        CHECK(run_coeus(tiny_run(run, data, saving_every_second + constant + seed)).exit_code == 2);
+        train_tiny(run, data, saving_every_second + constant + seed + Arguments{without("dataloader")});
+        CHECK(train_record(run, 6).seed == 7);
     }
 }

@@ -66,10 +66,6 @@ void check_same(const fs::path& a, const fs::path& b, int64_t last) {
     CHECK(differing_arrays(a / checkpoint_of(last), b / checkpoint_of(last)).empty());
 }
 
-TrainRecord record_of(const fs::path& run, int64_t step) {
-    return read_checkpoint_header((run / checkpoint_of(step)).string()).train;
-}
-
 }  // namespace
 
 TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before decides the same") {
@@ -77,7 +73,7 @@ TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before
     const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);  // step 15 sees two of 8
     train_tiny(folder / "off", data, guarded);
     CHECK(read_metrics(folder / "off").events.empty());
-    CHECK(record_of(folder / "off", 20).guards == "");
+    CHECK(train_record(folder / "off", 20).guards == "");
     for (const char* what : {"skip", "rewind"}) {
         CAPTURE(what);
         const bool goes_back = std::string(what) == "rewind";
@@ -102,7 +98,7 @@ TEST_CASE("program: a bad sample is skipped or rewound, and a resume from before
         }
         CHECK(unguarded.steps[14].loss > 1.5 * unguarded.steps[13].loss);
         CHECK(lines.steps[14].loss < lines.steps[12].loss);
-        const TrainRecord end = record_of(whole, 20);
+        const TrainRecord end = train_record(whole, 20);
         CHECK(end.sample == 20 * batch + (15 * batch - first));
         const JsonDocument record = JsonDocument::parse(end.guards, "guards");
         CHECK(record.root().integer("samples_passed_over") == 15 * batch - first);
@@ -155,7 +151,7 @@ TEST_CASE("program: a spike is passed over alike on other ranks") {
         CHECK(relatively_close(moving.steps[i].loss, one.steps[i].loss, 1e-10));
         CHECK(moving.steps[i].epoch == one.steps[i].epoch);
     }
-    const TrainRecord a = record_of(folder / "one", 20), b = record_of(folder / "moving", 20);
+    const TrainRecord a = train_record(folder / "one", 20), b = train_record(folder / "moving", 20);
     CHECK(a.sample == b.sample);
 }
 

@@ -26,7 +26,7 @@ std::string shown(const Arguments& arguments) {
     return outcome.output;
 }
 
-std::string refused(const Arguments& arguments) {
+std::string refused_info(const Arguments& arguments) {
     const Outcome outcome = run_coeus(Arguments{"info"} + arguments);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 2);
@@ -94,10 +94,11 @@ TEST_CASE("info: a tokenizer, as a folder and as a file of any name") {
 
     std::string damaged = read_file(folder / "tok/tokenizer.json");
     write_file(folder / "damaged.json", damaged.substr(0, damaged.size() / 2));
-    CHECK_THAT(refused({folder / "damaged.json"}), Contains("damaged.json") && Contains("not valid JSON"));
+    CHECK_THAT(refused_info({folder / "damaged.json"}),
+               Contains("damaged.json") && Contains("not valid JSON"));
     write_file(folder / "other.json",
                R"({"model": {"type": "WordPiece", "vocab": {"a": 0}}, "added_tokens": []})");
-    CHECK_THAT(refused({folder / "other.json"}), Contains("other.json") && Contains("WordPiece"));
+    CHECK_THAT(refused_info({folder / "other.json"}), Contains("other.json") && Contains("WordPiece"));
 }
 
 TEST_CASE("info: SentencePiece and tiktoken are known by their content") {
@@ -109,7 +110,7 @@ TEST_CASE("info: SentencePiece and tiktoken are known by their content") {
                                           Contains("vocabulary     2,000") && Contains("BOS            1\n"));
     CHECK_THAT(shown({(cases / "gpt2").string()}), Contains("1000 <|endoftext|>"));
     fs::copy_file(cases / "tiktoken_llama3/tokenizer.model", folder / "b");
-    CHECK_THAT(refused({folder / "b"}),
+    CHECK_THAT(refused_info({folder / "b"}),
                Contains("b: a tiktoken file"));  // cut down: of no known number of ranks
 }
 
@@ -125,7 +126,7 @@ TEST_CASE("info: a deck") {
                          Contains("    optimizer moments") && Contains("(a real run refuses this)"));
     CHECK_THAT(text, !Contains("tok_embeddings"));
     CHECK_THAT(shown({deck, "--ranks=8"}), Contains("Mesh: 8 ranks") && Contains("Batch: 4 sequences"));
-    CHECK_THAT(refused({deck, "--ranks=6"}),
+    CHECK_THAT(refused_info({deck, "--ranks=6"}),
                Contains("6 ranks cannot be divided by the other degrees (tp 4"));
 
     const std::string table = shown({deck, "--model"});
@@ -153,7 +154,7 @@ TEST_CASE("info: a deck") {
                                           "[training]\nseq_len = 64\n[parallelism]\n"
                                           "context_parallel_degree = 4\n"
                                           "context_parallel_rotate_method = \"heads\"\n");
-    CHECK_THAT(refused({folder / "heads.toml"}),
+    CHECK_THAT(refused_info({folder / "heads.toml"}),
                Contains("parallelism.context_parallel_degree = 4: must divide the heads "
                         "(context_parallel_rotate_method = \"heads\")") &&
                    Contains("= 2; valid are 1, 2"));
@@ -161,16 +162,17 @@ TEST_CASE("info: a deck") {
                "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
                "[parallelism]\ntensor_parallel_degree = 16\n");
     CHECK_THAT(
-        refused({folder / "wide.toml"}),
+        refused_info({folder / "wide.toml"}),
         Contains("parallelism.tensor_parallel_degree = 16: must divide model.n_kv_heads = 8; valid are "
                  "1, 2, 4, 8"));
 
     write_file(folder / "wrong.toml", "[training]\nstpes = 7\n");
-    CHECK_THAT(refused({folder / "wrong.toml"}), Contains("wrong.toml:2:1") && Contains("training.steps"));
+    CHECK_THAT(refused_info({folder / "wrong.toml"}),
+               Contains("wrong.toml:2:1") && Contains("training.steps"));
     write_file(folder / "broken.toml", "[training\nsteps = 7\n");
-    CHECK_THAT(refused({folder / "broken.toml"}), Contains("broken.toml"));
+    CHECK_THAT(refused_info({folder / "broken.toml"}), Contains("broken.toml"));
     write_file(folder / "later.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n");
-    CHECK_THAT(refused({folder / "later.toml"}), Contains("qwen3") && Contains("not built yet"));
+    CHECK_THAT(refused_info({folder / "later.toml"}), Contains("qwen3") && Contains("not built yet"));
 }
 
 TEST_CASE("info: safetensors") {
@@ -184,21 +186,22 @@ TEST_CASE("info: safetensors") {
     set_element(b, 4, HUGE_VAL);
     write_safetensors(folder / "infinite", {{"a", a.view}, {"b", b.view}});
     CHECK(shown({folder / "infinite"}).find("not finite") == std::string::npos);
-    CHECK_THAT(refused({folder / "infinite", "--verify"}),
+    CHECK_THAT(refused_info({folder / "infinite", "--verify"}),
                Contains("infinite: 1 elements are not finite, the first of them in tensor 'b'"));
 
     const std::string whole = read_file(folder / "weights");
     write_file(folder / "short", whole.substr(0, whole.size() - 7));
-    CHECK_THAT(refused({folder / "short"}), Contains("short is truncated: tensor 'c' needs 7 bytes more"));
+    CHECK_THAT(refused_info({folder / "short"}),
+               Contains("short is truncated: tensor 'c' needs 7 bytes more"));
     write_file(folder / "shorter", whole.substr(0, 40));
-    CHECK_THAT(refused({folder / "shorter"}), Contains("shorter is truncated: its header needs"));
+    CHECK_THAT(refused_info({folder / "shorter"}), Contains("shorter is truncated: its header needs"));
     std::string header = whole;
     header[20] = '\x01';
     write_file(folder / "header", header);
-    CHECK_THAT(refused({folder / "header"}), Contains("header: not valid JSON"));
+    CHECK_THAT(refused_info({folder / "header"}), Contains("header: not valid JSON"));
     write_file(folder / "index", R"({"weight_map": {"a": "weights", "z": "weights"}})");
     fs::rename(folder / "index", folder / "model.safetensors.index.json");
-    CHECK_THAT(refused({folder / "model.safetensors.index.json"}),
+    CHECK_THAT(refused_info({folder / "model.safetensors.index.json"}),
                Contains("names tensor 'z' in") && Contains("which does not hold it"));
 }
 
@@ -216,18 +219,18 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
                Contains("Hugging Face folder") && Contains("complete       yes"));
 
     hub.write(Dtype::f32, true);
-    CHECK_THAT(refused({hub.path(), "--verify"}), Contains("1 elements are not finite"));
+    CHECK_THAT(refused_info({hub.path(), "--verify"}), Contains("1 elements are not finite"));
     HubFolder less;
     less.tensors.erase(less.tensors.begin() + 4, less.tensors.begin() + 8);
     less.write();
-    CHECK_THAT(refused({less.path()}),
+    CHECK_THAT(refused_info({less.path()}),
                Contains("is not complete: of the 30 tensors that config.json asks for 4 are missing: "
                         "model.layers.0.") &&
                    Contains(", ..."));
     HubFolder other;
     other.tensors[0].shape = {31, 16};
     other.write();
-    CHECK_THAT(refused({other.path()}),
+    CHECK_THAT(refused_info({other.path()}),
                Contains("are of another model than config.json: model.embed_tokens.weight is "
                         "[31, 16], not [30, 16]"));
     HubFolder foreign;
@@ -237,7 +240,7 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
                Contains("MambaForCausalLM (not built yet: coeus cannot train or run it)") &&
                    Contains("tensors        30") && !Contains("complete"));
     write_file(foreign.folder / "config.json", R"({"architectures": )");
-    CHECK_THAT(refused({foreign.path()}), Contains("config.json: not valid JSON"));
+    CHECK_THAT(refused_info({foreign.path()}), Contains("config.json: not valid JSON"));
 }
 
 TEST_CASE("info: a run's folder") {
@@ -263,25 +266,25 @@ TEST_CASE("info: a run's folder") {
     CHECK_THAT(both,
                Contains("step           4 of 4\n") && Contains("\n\n") && Contains("tokens.h5: token file"));
     write_file(run / "metrics.jsonl", "{\"step\": 5, \"lo\n");
-    CHECK_THAT(refused({run}), Contains("metrics.jsonl, line 1"));
+    CHECK_THAT(refused_info({run}), Contains("metrics.jsonl, line 1"));
     fs::remove(run / "metrics.jsonl");
     CHECK_THAT(shown({run}), Contains("step           0 of 4\n") && !Contains("last loss"));
     write_file(run / "checkpoint/step-00000004.h5", "");
-    CHECK_THAT(refused({run}), Contains("step-00000004.h5"));
+    CHECK_THAT(refused_info({run}), Contains("step-00000004.h5"));
 }
 
 TEST_CASE("info names what it does not know") {
     const TemporaryFolder folder;
     const auto of = [&](const std::string& name, const std::string& content) {
         write_file(folder / name, content);
-        const std::string text = refused({folder / name});
+        const std::string text = refused_info({folder / name});
         CHECK_THAT(
             text, Contains("coeus info knows checkpoints, token files, tokenizers, decks, safetensors files, "
                            "Hugging Face folders and run folders"));
         return text;
     };
     write_file(folder / "empty", "");
-    CHECK_THAT(refused({folder / "empty"}), Contains("empty is empty"));
+    CHECK_THAT(refused_info({folder / "empty"}), Contains("empty is empty"));
     CHECK_THAT(of("a.toml", "Once upon a time = there was\n"),
                Contains("a.toml is text that begins with \"Once upon"));
     CHECK_THAT(of("b.json", R"({"lr": 1, "steps": 2})"), Contains("b.json is JSON with the keys lr, steps;"));
@@ -292,19 +295,19 @@ TEST_CASE("info names what it does not know") {
     CHECK_THAT(of("e.png", "\x89PNG\r\n\x1a\n"),
                Contains("it begins with the bytes 89 50 4e 47 0d 0a 1a 0a"));
     fs::create_directory(folder / "folder");
-    CHECK_THAT(refused({folder / "folder"}), Contains("folder is a folder with nothing;"));
-    CHECK_THAT(refused({folder / "none"}), Contains("none: there is no such file or folder"));
+    CHECK_THAT(refused_info({folder / "folder"}), Contains("folder is a folder with nothing;"));
+    CHECK_THAT(refused_info({folder / "none"}), Contains("none: there is no such file or folder"));
     // options of decks alone
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20)});
     CHECK_THAT(
-        refused({folder / "tokens.h5", "--model"}),
+        refused_info({folder / "tokens.h5", "--model"}),
         Contains("coeus info --model: is for decks, but " + (folder / "tokens.h5").string() + " is none\n"));
-    CHECK_THAT(refused({folder / "tokens.h5", "--ranks=2"}),
+    CHECK_THAT(refused_info({folder / "tokens.h5", "--ranks=2"}),
                Contains("coeus info --ranks: is for decks, but "));
     write_file(folder / "run/deck.toml", "[training]\nsteps = 2\n");
-    CHECK_THAT(refused({folder / "run", "--model"}),
+    CHECK_THAT(refused_info({folder / "run", "--model"}),
                Contains("run is none; the deck of this run is " + (folder / "run/deck.toml").string()));
-    CHECK_THAT(refused({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
+    CHECK_THAT(refused_info({folder / "d.gz", "--ranks=x"}), Contains("--ranks must be a whole number"));
 }
 
 TEST_CASE("the program says what it was built with") {
@@ -313,5 +316,5 @@ TEST_CASE("the program says what it was built with") {
          {"compiler", "architecture", "flags", "MPI", "HDF5", "oneDNN", "OpenBLAS", "CUDA"})
         CHECK_THAT(build, Catch::Matches("(.|\n)*\n  " + std::string(name) + " +[^ ](.|\n)*"));
     CHECK_THAT(build, Contains("-march=") && Contains("Open MPI 4") && Contains("libhdf5"));
-    CHECK_THAT(refused({"--build", "here"}), Contains("here"));
+    CHECK_THAT(refused_info({"--build", "here"}), Contains("here"));
 }

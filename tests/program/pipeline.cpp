@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path write_data(const TemporaryFolder& folder) {
+fs::path write_200_windows(const TemporaryFolder& folder) {
     const fs::path file = folder / "tokens.h5";
     write_token_file(file, {.tokens = learnable_tokens(200 * 17), .documents = {0, 7, 7, 100, 300, 3400}});
     return file;
@@ -56,7 +56,7 @@ void compare(const MetricLines& is, const MetricLines& should) {
 
 TEST_CASE("Every schedule has the figures of one rank") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_200_windows(folder);
     train_tiny(folder / "one", data, common);
     const MetricLines one = read_metrics(folder / "one");
     write_file(folder / "table.csv", "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
@@ -101,7 +101,7 @@ TEST_CASE("Every schedule has the figures of one rank") {
 
 TEST_CASE("A run goes on with another split, tied table included") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_200_windows(folder);
     const Arguments more =
         common + Arguments{"--model.tied_embeddings", "--checkpoint.enable", "--checkpoint.interval=100"};
     train_tiny(folder / "one", data, more + Arguments{steps(6)});
@@ -124,7 +124,7 @@ TEST_CASE("A run goes on with another split, tied table included") {
 
 TEST_CASE("A trace has the actions of the table around their kernels") {
     const TemporaryFolder folder;
-    train_tiny(folder / "out", write_data(folder),
+    train_tiny(folder / "out", write_200_windows(folder),
                common + pipeline(2, "1F1B") +
                    Arguments{"--model.tied_embeddings", "--training.local_batch_size=4",
                              "--profiling.enable_profiling", "--profiling.profile_freq=2",
@@ -162,7 +162,7 @@ TEST_CASE("A trace has the actions of the table around their kernels") {
 
 TEST_CASE("A pipeline that does not fit the deck is refused with what would") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_200_windows(folder);
     const auto error_of = [&](const Arguments& more, int ranks = 2) {
         const Outcome run = run_coeus(tiny_run(
             folder / "out", data, common + more + Arguments{"--dry_run", fmt::format("--ranks={}", ranks)}));

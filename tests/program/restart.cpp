@@ -13,14 +13,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // 30 windows: with 8 samples a step, an epoch ends within the fourth.
-fs::path write_data(const TemporaryFolder& folder) {
+fs::path write_30_windows(const TemporaryFolder& folder) {
     const fs::path file = folder / "tokens.h5";
     write_token_file(file, {.tokens = learnable_tokens(30 * 17), .documents = {0, 7, 7, 100, 300, 510}});
     return file;
 }
 
-const Arguments saving = {"--checkpoint.enable", "--checkpoint.interval=100", "--training.shuffle",
-                          "--lr_scheduler.total_steps=7"};
+const Arguments saving_at_end = {"--checkpoint.enable", "--checkpoint.interval=100", "--training.shuffle",
+                                 "--lr_scheduler.total_steps=7"};
 
 }  // namespace
 
@@ -38,8 +38,8 @@ TEST_CASE("A run that is stopped and resumed has the bits of one that is not") {
     for (const Case& c : all) {
         CAPTURE(c.what);
         const TemporaryFolder folder;
-        const fs::path data = write_data(folder), whole = folder / "whole", parts = folder / "parts";
-        const Arguments more = saving + c.arguments + Arguments{"--training.global_batch_size=8"};
+        const fs::path data = write_30_windows(folder), whole = folder / "whole", parts = folder / "parts";
+        const Arguments more = saving_at_end + c.arguments + Arguments{"--training.global_batch_size=8"};
         train_tiny(whole, data, more + Arguments{steps(7)}, c.ranks);
         for (int64_t stop : {1, 2, 5, 7}) {
             const Outcome run = train_tiny(parts, data, more + Arguments{steps(stop)}, c.ranks);
@@ -66,10 +66,11 @@ TEST_CASE("A run that is stopped and resumed has the bits of one that is not") {
 
 TEST_CASE("A run continues on another number of ranks") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_30_windows(folder);
     const Arguments more =
-        saving + Arguments{"--training.dtype=float64", "--training.local_batch_size=1",
-                           "--training.global_batch_size=4", "--validation.enable", "--validation.freq=2"};
+        saving_at_end + Arguments{"--training.dtype=float64", "--training.local_batch_size=1",
+                                  "--training.global_batch_size=4", "--validation.enable",
+                                  "--validation.freq=2"};
     train_tiny(folder / "one", data, more + Arguments{steps(7)});
     train_tiny(folder / "moving", data, more + Arguments{steps(2)}, 4);
     train_tiny(folder / "moving", data, more + Arguments{steps(4)}, 1);
@@ -91,7 +92,7 @@ TEST_CASE("A run continues on another number of ranks") {
 TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
     // With weights that stay, the loss of a step of one sequence tells which sample it was.
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_30_windows(folder);
     const Arguments more = {"--optimizer.lr=0", "--training.dtype=float64", "--training.local_batch_size=1",
                             "--checkpoint.enable", "--training.shuffle"};
     train_tiny(folder / "one", data, more + Arguments{steps(40)});
@@ -112,13 +113,13 @@ TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
 
 TEST_CASE("A finished run says so and leaves everything as it is") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), out = folder / "out";
-    train_tiny(out, data, saving + Arguments{steps(3)});
+    const fs::path data = write_30_windows(folder), out = folder / "out";
+    train_tiny(out, data, saving_at_end + Arguments{steps(3)});
     const std::string metrics = read_file(out / "metrics.jsonl"), state = read_file(out / checkpoint_of(3));
-    const Outcome again = train_tiny(out, data, saving + Arguments{steps(3)}, 2);
+    const Outcome again = train_tiny(out, data, saving_at_end + Arguments{steps(3)}, 2);
     CHECK(count_of("already at step 3 of training.steps = 3", again.output) == 1);
     CHECK(count_of(" loss: ", again.output) == 0);
-    const Outcome fewer = train_tiny(out, data, saving + Arguments{steps(2)});
+    const Outcome fewer = train_tiny(out, data, saving_at_end + Arguments{steps(2)});
     CHECK(count_of("already at step 3 of training.steps = 2", fewer.output) == 1);
     CHECK(read_file(out / "metrics.jsonl") == metrics);
     CHECK(read_file(out / checkpoint_of(3)) == state);
@@ -126,19 +127,20 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     const fs::path model = out / "checkpoint/model-00000003.h5";
     const std::string exported = read_file(model);
     fs::remove(model);
-    const Outcome belated = train_tiny(out, data, saving + Arguments{steps(3)}, 2);
+    const Outcome belated = train_tiny(out, data, saving_at_end + Arguments{steps(3)}, 2);
     CHECK(count_of("Saved the model alone as " + model.string(), belated.output) == 1);
     CHECK((read_file(model) == exported));
     fs::remove(model);
     for (const char* no : {"--checkpoint.load_only", "--checkpoint.no_last_save_model_only"})
-        train_tiny(out, data, saving + Arguments{steps(3), no});
-    train_tiny(out, data, saving + Arguments{steps(2)});
+        train_tiny(out, data, saving_at_end + Arguments{steps(3), no});
+    train_tiny(out, data, saving_at_end + Arguments{steps(2)});
     CHECK_FALSE(fs::exists(model));
-    const Outcome hub = train_tiny(out, data, saving + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
+    const Outcome hub =
+        train_tiny(out, data, saving_at_end + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
     CHECK(count_of("Saved the model alone as ", hub.output) == 1);
     CHECK(fs::exists(out / "checkpoint/hf-00000003/config.json"));
     const Outcome written =
-        train_tiny(out, data, saving + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
+        train_tiny(out, data, saving_at_end + Arguments{steps(3), "--checkpoint.last_save_in_hf"});
     CHECK(count_of("Saved the model alone as ", written.output) == 0);
     // without checkpoints every run is a new one
     const Outcome fresh = train_tiny(out, data, {steps(2)});
@@ -148,8 +150,8 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
 
 TEST_CASE("After a resume each step stands in metrics.jsonl once") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), out = folder / "out";
-    const Arguments more = saving + Arguments{"--validation.enable", "--validation.freq=2"};
+    const fs::path data = write_30_windows(folder), out = folder / "out";
+    const Arguments more = saving_at_end + Arguments{"--validation.enable", "--validation.freq=2"};
     train_tiny(folder / "whole", data, more + Arguments{steps(7)});
     // as if killed in step 6, while it wrote a line
     train_tiny(out, data, more + Arguments{"--checkpoint.interval=3", steps(5)});
@@ -172,8 +174,8 @@ TEST_CASE("After a resume each step stands in metrics.jsonl once") {
 
 TEST_CASE("From a chosen step a new branch begins, and the one that was left stays readable") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), out = folder / "out";
-    const Arguments more = saving + Arguments{"--checkpoint.interval=2"};
+    const fs::path data = write_30_windows(folder), out = folder / "out";
+    const Arguments more = saving_at_end + Arguments{"--checkpoint.interval=2"};
     train_tiny(out, data, more + Arguments{steps(6)});
     const std::string left = read_file(out / checkpoint_of(6));
     const Outcome branch =
@@ -194,7 +196,7 @@ TEST_CASE("From a chosen step a new branch begins, and the one that was left sta
 
 TEST_CASE("A resumed run says what is not as it was") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), out = folder / "out";
+    const fs::path data = write_30_windows(folder), out = folder / "out";
     const Arguments start = {"--checkpoint.enable", "--lr_scheduler.warmup_steps=2"};
     train_tiny(out, data, start + Arguments{steps(1)});
     const std::string schedule = "the learning-rate schedule is not the checkpoint's, the rate may jump (",
@@ -215,7 +217,7 @@ TEST_CASE("A resumed run says what is not as it was") {
 
 TEST_CASE("A checkpoint of another run can be a start") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder);
+    const fs::path data = write_30_windows(folder);
     train_tiny(folder / "first", data,
                {"--checkpoint.enable", steps(3), "--lr_scheduler.total_steps=6",
                 "--checkpoint.export_dtype=bfloat16"});
@@ -285,14 +287,14 @@ TEST_CASE("A checkpoint of another run can be a start") {
 
 TEST_CASE("A seed checkpoint holds the weights that any run starts from") {
     const TemporaryFolder folder;
-    const fs::path data = write_data(folder), seeded = folder / "seeded", fresh = folder / "fresh";
-    const Arguments seed = saving + Arguments{"--checkpoint.create_seed_checkpoint"};
+    const fs::path data = write_30_windows(folder), seeded = folder / "seeded", fresh = folder / "fresh";
+    const Arguments seed = saving_at_end + Arguments{"--checkpoint.create_seed_checkpoint"};
     const Outcome made = train_tiny(seeded, data, seed);
     CHECK(count_of("Saved the initial weights as " + (seeded / checkpoint_of(0)).string(), made.output) == 1);
     CHECK_THAT(made.output, Contains("Coeus does not need it") && !Contains(" step: "));
     CHECK_FALSE(fs::exists(seeded / "metrics.jsonl"));
 
-    const Arguments more = saving + Arguments{"--training.global_batch_size=8"};
+    const Arguments more = saving_at_end + Arguments{"--training.global_batch_size=8"};
     const Outcome run = train_tiny(seeded, data, more, 2);
     CHECK_THAT(run.output,
                Contains("Resuming from " + (seeded / checkpoint_of(0)).string() + ": step 0, 0 tokens") &&

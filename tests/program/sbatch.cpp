@@ -24,7 +24,7 @@ std::string printed(const Arguments& more) {
     return outcome.output;
 }
 
-std::string refused(const Arguments& arguments) {
+std::string refused_sbatch(const Arguments& arguments) {
     const Outcome outcome = run_coeus(Arguments{"sbatch"} + arguments);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 2);
@@ -194,25 +194,28 @@ TEST_CASE("a job without GPUs has none in its script") {
 }
 
 TEST_CASE("what is wrong with a job is said before there is a script") {
-    CHECK_THAT(refused({deck}), Contains("needs --machine"));
-    CHECK_THAT(refused({deck, "--machine=hyac"}), Contains("generic, hyak, local") && Contains("mean hyak"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--node=4"}), Contains("did you mean --nodes"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--nodes=0"}), Contains("--nodes") && Contains("at least 1"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--time=a day"}), Contains("--time") && Contains("24:00:00"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--account=my lab"}), Contains("one word"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=many"}), Contains("a100:4"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--ntasks-per-node=8"}),
+    CHECK_THAT(refused_sbatch({deck}), Contains("needs --machine"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyac"}),
+               Contains("generic, hyak, local") && Contains("mean hyak"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--node=4"}), Contains("did you mean --nodes"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--nodes=0"}),
+               Contains("--nodes") && Contains("at least 1"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--time=a day"}),
+               Contains("--time") && Contains("24:00:00"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--account=my lab"}), Contains("one word"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=many"}), Contains("a100:4"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--ntasks-per-node=8"}),
                Contains("leave --ntasks-per-node out"));
-    CHECK_THAT(refused({deck, "--machine=local", "--device=cuda"}), Contains("give --gpus-per-node"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--device=cpu"}),
+    CHECK_THAT(refused_sbatch({deck, "--machine=local", "--device=cuda"}), Contains("give --gpus-per-node"));
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--device=cpu"}),
                Contains("device = \"cpu\": the job has GPUs"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--time=4"}),
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--time=4"}),
                Contains("told to save 300 seconds before") && Contains("nearest valid value is 11"));
-    CHECK_THAT(refused({deck, "--machine=hyak", "--gpus-per-node=4", "--nodes=4",
-                        "--parallelism.tensor_parallel_degree=3"}),
+    CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--nodes=4",
+                               "--parallelism.tensor_parallel_degree=3"}),
                Contains("tensor_parallel_degree") && Contains("nearest valid"));
-    CHECK_THAT(refused({"absent.toml", "--machine=hyak"}), Contains("absent.toml"));
-    CHECK_THAT(refused({deck, deck, "--machine=hyak"}), Contains("one deck"));
+    CHECK_THAT(refused_sbatch({"absent.toml", "--machine=hyak"}), Contains("absent.toml"));
+    CHECK_THAT(refused_sbatch({deck, deck, "--machine=hyak"}), Contains("one deck"));
 }
 
 TEST_CASE("a job script can ask for the newest step of a run") {

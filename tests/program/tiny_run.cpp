@@ -69,6 +69,14 @@ Outcome train_tiny(const fs::path& dump_folder, const fs::path& data, const Argu
     return outcome;
 }
 
+Outcome convert_folder(const fs::path& source, const fs::path& target, const Arguments& more, int ranks) {
+    return run_coeus(Arguments{"convert", source.string(), target.string()} + more, ranks);
+}
+
+TrainRecord train_record(const fs::path& dump_folder, int64_t step) {
+    return read_checkpoint_header((dump_folder / checkpoint_of(step)).string()).train;
+}
+
 std::string processes_left(const fs::path& dump_folder, double seconds) {
     // the shell that asks is not among them
     const std::string find = "pgrep -f '[j]ob.dump_folder=" + dump_folder.string() + "( |$)'";

@@ -3,6 +3,7 @@
 // built program.
 #pragma once
 
+#include "coeus/io/checkpoint.hpp"
 #include "support/support.hpp"
 
 #include <fmt/core.h>
@@ -45,6 +46,12 @@ Arguments tiny_run(const std::filesystem::path& dump_folder, const std::filesyst
 /// Runs it and expects it to end well.
 Outcome train_tiny(const std::filesystem::path& dump_folder, const std::filesystem::path& data,
                    const Arguments& more = {}, int ranks = 0);
+
+/// `coeus convert`.
+Outcome convert_folder(const std::filesystem::path& source, const std::filesystem::path& target,
+                       const Arguments& more = {}, int ranks = 0);
+/// What /train of a run's checkpoint says.
+TrainRecord train_record(const std::filesystem::path& dump_folder, int64_t step);
 
 /// The ids of a run's processes, a line each, once there are none or `seconds` have passed: mpirun does not
 /// wait for those that it kills, and the ranks of a killed mpirun end by themselves. What has ended and was

@@ -70,7 +70,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
     return worst;
 }
 
-void convert_well(const fs::path& source, const fs::path& target, const Arguments& more = {}) {
+void convert_for_transformers(const fs::path& source, const fs::path& target, const Arguments& more = {}) {
     const Outcome run = run_coeus(Arguments{"convert", source.string(), target.string()} + more);
     INFO(run.output);
     REQUIRE(run.exit_code == 0);
@@ -111,9 +111,10 @@ TEST_CASE("Coeus and transformers compute the golden logits from what convert wr
          {"llama2_mha", "llama3_gqa", "llama3_tied", "llama31_rope_scaled", "sharded_bf16", "sharded_f16"}) {
         const fs::path model = golden("models/" + name);
         if (model.empty()) return;
-        convert_well(model, folder / (name + ".h5"));
-        convert_well(folder / (name + ".h5"), folder / name,
-                     name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
+        convert_for_transformers(model, folder / (name + ".h5"));
+        convert_for_transformers(
+            folder / (name + ".h5"), folder / name,
+            name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
         const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
         const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
         const auto windows = batches.read_all<int64_t>("tokens");

@@ -72,7 +72,7 @@ constexpr uint64_t tag(uint64_t field, uint64_t form) {
     return field << 3 | form;
 }
 
-void read_value(std::string_view message, Event& event) {
+void read_value(std::string_view message, BoardEvent& event) {
     std::string key;
     float value = 0;
     for_each_field(message, [&](uint64_t t, Reader& in) {
@@ -86,8 +86,8 @@ void read_value(std::string_view message, Event& event) {
     demand(event.scalars.emplace(key, value).second, "a key twice in one event");
 }
 
-Event parse_event(std::string_view message) {
-    Event event;
+BoardEvent parse_event(std::string_view message) {
+    BoardEvent event;
     for_each_field(message, [&](uint64_t t, Reader& in) {
         if (t == tag(1, 1))
             event.wall_time = in.number<double>();
@@ -113,9 +113,9 @@ Event parse_event(std::string_view message) {
 
 }  // namespace
 
-std::vector<Event> read_events(const std::filesystem::path& file) {
+std::vector<BoardEvent> read_events(const std::filesystem::path& file) {
     const std::string bytes = read_file(file);
-    std::vector<Event> events;
+    std::vector<BoardEvent> events;
     for (Reader in(bytes); !in.done();) {
         uint64_t length = 0;
         const std::string_view length_bytes = in.checked(in.take(8));
@@ -136,7 +136,7 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 std::map<std::string, std::map<int64_t, float>> shown_scalars(const std::filesystem::path& folder) {
     std::map<std::string, std::map<int64_t, float>> shown;
     for (const auto& file : event_files(folder)) {
-        for (const Event& event : read_events(file)) {
+        for (const BoardEvent& event : read_events(file)) {
             if (event.session_status == 1)
                 for (auto& [key, values] : shown) values.erase(values.lower_bound(event.step), values.end());
             for (const auto& [key, value] : event.scalars)

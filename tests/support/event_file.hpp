@@ -10,7 +10,7 @@
 
 namespace coeus::test {
 
-struct Event {
+struct BoardEvent {
     double wall_time = 0;
     int64_t step = 0;
     std::string file_version;
@@ -19,7 +19,7 @@ struct Event {
 };
 
 /// Throws std::runtime_error where a checksum, a length or a field is wrong.
-std::vector<Event> read_events(const std::filesystem::path& file);
+std::vector<BoardEvent> read_events(const std::filesystem::path& file);
 
 /// The event files of a folder in the order of their names.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);

@@ -36,6 +36,11 @@ std::vector<ListedOption> listed_options() {
     return options;
 }
 
+std::string deck_body(const Config& config) {
+    const std::string text = deck_text(config);
+    return text.substr(text.find('\n'));
+}
+
 std::vector<std::string> listed_aliases() {
     std::vector<std::string> names;
     bool begun = false;

@@ -2,6 +2,8 @@
 // The option reference (`coeus help options --markdown`), read back: what Coeus says that it knows.
 #pragma once
 
+#include "coeus/train/config.hpp"
+
 #include <string>
 #include <vector>
 
@@ -15,5 +17,8 @@ struct ListedOption {
 std::vector<ListedOption> listed_options();
 /// The other names: short ones, older and newer ones.
 std::vector<std::string> listed_aliases();
+
+/// The effective deck of a config without its first line, which names the version.
+std::string deck_body(const Config& config);
 
 }  // namespace coeus::test

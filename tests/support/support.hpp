@@ -60,6 +60,8 @@ inline constexpr int64_t growth_allowance = 1 << 20;
 /// What the process had once MPI had begun, in programs that run under mpirun; else 0.
 extern int64_t resident_at_start;
 
+/// The names of what lies in a folder, sorted.
+std::vector<std::string> files_in(const std::filesystem::path& folder);
 void write_file(const std::filesystem::path& path, const std::string& content);
 std::string read_file(const std::filesystem::path& path);
 

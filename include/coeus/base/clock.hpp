@@ -12,6 +12,14 @@ inline double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Lets the calling thread wait.
+void sleep_seconds(double seconds);
+
+/// Seconds of the system's clock since 1970 began (UTC), which may be set back.
+inline double seconds_since_1970() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 /// Seconds since construction or the last restart().
 class Timer {
 public:

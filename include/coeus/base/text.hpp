@@ -23,6 +23,8 @@ std::string bytes_text(double bytes);
 /// Bytes of "5GB", "0.5 GiB", "200kB" (powers of 1000 or, with an i, of 1024) or "4096"; nothing where it is
 /// no such size or less than one byte.
 std::optional<int64_t> parse_bytes(std::string_view text);
+/// For HTML and SVG: "a < b" as "a &lt; b"; also &, > and ".
+std::string markup_of(std::string_view text);
 /// Joined with a separator.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <utility>
 
 namespace coeus {
 

@@ -13,6 +13,8 @@
 
 namespace coeus {
 
+inline constexpr double bytes_per_gib = 1024.0 * 1024.0 * 1024.0;
+
 /// One logged step; times and rates are averages since the line before.
 struct StepMetrics {
     int64_t step = 0;

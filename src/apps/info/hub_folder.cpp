@@ -11,6 +11,7 @@
 #include "safetensors.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 namespace coeus::apps {

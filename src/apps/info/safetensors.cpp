@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "safetensors.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>

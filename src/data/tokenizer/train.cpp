@@ -10,6 +10,7 @@
 #include "write_tokenizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <queue>
 #include <unordered_set>

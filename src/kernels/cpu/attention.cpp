@@ -15,14 +15,14 @@ namespace {
 
 /// One thread's memory. Tiles are operands as words (tile.hpp) or sums.
 template <class T>
-struct Scratch {
+struct ForwardScratch {
     using A = Acc<T>;
     using W = Word<T>;
     int64_t width, words;  // of a row, in elements and in words along it
     W *keys, *values, *value_pairs, *queries;
     A *scores, *outputs, *maxima, *sums;
 
-    Scratch(char* memory, int64_t w) : width(w), words(w / Depth<T>::elements) {
+    ForwardScratch(char* memory, int64_t w) : width(w), words(w / Depth<T>::elements) {
         constexpr int64_t tiles = workspace::attention_query_tiles;
         keys = reinterpret_cast<W*>(memory);
         values = keys + tile_side * words;
@@ -72,7 +72,7 @@ void softmax_tile(Acc<T>* scores, Acc<T> factor, Acc<T>* maxima, Acc<T>* sums, A
 }
 
 template <class O, class T>
-void query_group(const AttentionShape& s, Scratch<T> scratch, HeadRows<O> out, Acc<T>* lse,
+void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O> out, Acc<T>* lse,
                  HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v, const int32_t* document_start,
                  int64_t group) {
     using A = Acc<T>;
@@ -148,7 +148,7 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
     const int64_t heads = s.batch * s.heads;
 #pragma omp parallel num_threads(exec.threads)
     {
-        const Scratch<T> scratch(memory + thread_index() * per_thread, width);
+        const ForwardScratch<T> scratch(memory + thread_index() * per_thread, width);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < heads * groups; ++task) {
             // the longest first, so that the threads end together

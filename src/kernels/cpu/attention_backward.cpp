@@ -15,7 +15,7 @@ namespace {
 /// One thread's memory. Tiles are operands as words along their rows, down their columns (_pairs; of single
 /// elements these are the rows themselves) or transposed (_t), or sums.
 template <class T>
-struct Scratch {
+struct BackwardScratch {
     using A = Acc<T>;
     using W = Word<T>;
     int64_t width, words;          // of a row, in elements and in words along it
@@ -27,7 +27,7 @@ struct Scratch {
     W *p_rows, *ds_rows, *ds_pairs;
     A *lse, *delta;
 
-    Scratch(char* memory, int64_t w, int64_t padded_keys) : width(w), words(w / Depth<T>::elements) {
+    BackwardScratch(char* memory, int64_t w, int64_t padded_keys) : width(w), words(w / Depth<T>::elements) {
         constexpr bool pairs = Depth<T>::elements > 1;
         const int64_t tile = tile_side * words, square = tile_side * tile_side;
         const auto take = [&]<class E>(E*& tensor, int64_t count) {
@@ -59,7 +59,7 @@ struct Scratch {
 /// p = 2^(factor s - lse) and ds = p (dp - delta) of the scores s and of dp, which takes the place of ds, all
 /// [key][query]: as words along the rows, ds also down the columns.
 template <class T>
-void gradient_tile(const Scratch<T>& c, Acc<T> factor, const QueryTile* masked, int64_t first_key) {
+void gradient_tile(const BackwardScratch<T>& c, Acc<T> factor, const QueryTile* masked, int64_t first_key) {
     using A = Acc<T>;
     using V = typename VectorOf<A>::type;
     using I = typename VectorOf<A>::integers;
@@ -98,7 +98,7 @@ void put_tile(O* to, int64_t to_ld, const Acc<O>* tile, int64_t ld, int64_t rows
 
 /// One tile of queries of one head against all the keys it sees.
 template <class Q, class T>
-void query_tile(const AttentionShape& s, const Scratch<T>& c, const QueryTile& tile, HeadRows<Q> dq,
+void query_tile(const AttentionShape& s, const BackwardScratch<T>& c, const QueryTile& tile, HeadRows<Q> dq,
                 HeadRows<const T> dout, HeadRows<const T> out, const Acc<T>* lse, HeadRows<const T> q,
                 bool accumulate) {
     using A = Acc<T>;
@@ -150,7 +150,7 @@ void all_heads(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor 
     const int64_t padded = round_up(keys, tile_side), share = s.heads / s.kv_heads;
 #pragma omp parallel for num_threads(exec.threads) schedule(dynamic)
     for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
-        const Scratch<T> c(memory + thread_index() * per_thread, width, padded);
+        const BackwardScratch<T> c(memory + thread_index() * per_thread, width, padded);
         const int64_t sequence = task / s.kv_heads, kv_head = task % s.kv_heads;
         const int32_t* starts = starts_of(document_start, s, sequence);
         const HeadRows<const T> key_rows(k, s, sequence, kv_head), value_rows(v, s, sequence, kv_head);

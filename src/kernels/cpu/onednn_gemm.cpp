@@ -23,7 +23,7 @@ using dnnl::memory;
 // What a primitive is made for: sizes, strides, types, and whether d is added to.
 using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Dtype, Dtype, bool>;
 
-struct Product {
+struct PlannedProduct {
     std::optional<matmul> primitive;  // none: oneDNN has no kernel for it on this CPU
     memory a, b, d;
     std::unordered_map<int, memory> arguments;
@@ -33,7 +33,7 @@ class OneDnnState : public BackendState {
 public:
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
     dnnl::stream stream{engine};
-    std::map<Key, Product> products;
+    std::map<Key, PlannedProduct> products;
 };
 
 OneDnnState& state_of(Exec& exec) {
@@ -62,8 +62,8 @@ matmul::primitive_desc describe(const dnnl::engine& engine, const memory::desc& 
 #endif
 }
 
-Product make_product(OneDnnState& state, const Tensor& d, const Operand& a, const Operand& b, int64_t depth,
-                     bool accumulate) {
+PlannedProduct make_product(OneDnnState& state, const Tensor& d, const Operand& a, const Operand& b,
+                            int64_t depth, bool accumulate) {
     const memory::desc a_desc = operand_desc(d.rows(), depth, a), b_desc = operand_desc(depth, d.cols(), b);
     const memory::desc d_desc({d.rows(), d.cols()}, type_of(d.dtype), memory::dims{d.cols(), 1});
     dnnl::primitive_attr attributes;
@@ -72,7 +72,7 @@ Product make_product(OneDnnState& state, const Tensor& d, const Operand& a, cons
         sum.append_sum(1.0f);
         attributes.set_post_ops(sum);
     }
-    Product product;
+    PlannedProduct product;
     const matmul::primitive_desc description = describe(state.engine, a_desc, b_desc, d_desc, attributes);
     if (!description) return product;
     product.primitive.emplace(description);
@@ -98,7 +98,7 @@ bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tenso
     auto at = state.products.find(key);
     if (at == state.products.end())
         at = state.products.emplace(key, make_product(state, d, a, b, depth, bool(c))).first;
-    Product& product = at->second;
+    PlannedProduct& product = at->second;
     if (!product.primitive) return false;
     // a residual is copied first and then added to, while it is in the cache
     if (c && c.data != d.data) Cpu::cast(exec, d, c);

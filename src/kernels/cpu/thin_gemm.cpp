@@ -65,7 +65,7 @@ template <int rows, int columns, class T>
 }
 
 template <class T, class D>
-struct Product {
+struct ThinProduct {
     Tensor d, a, b, c;
 
     /// Columns [first, last) of all rows.
@@ -95,7 +95,7 @@ private:
 };
 
 template <class T, class D>
-void multiply(Exec& exec, const Product<T, D>& product) {
+void multiply(Exec& exec, const ThinProduct<T, D>& product) {
     // blocks of 64 KiB of b are worth waking a thread for
     const int64_t row_bytes = product.b.cols() * int64_t(sizeof(T));
     const int64_t block = round_up(std::max<int64_t>(1, (int64_t(64) << 10) / row_bytes), 2);

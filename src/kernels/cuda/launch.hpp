@@ -5,6 +5,7 @@
 
 #include "coeus/device/exec.hpp"
 
+#include <algorithm>
 #include <cuda_runtime.h>
 #include <type_traits>
 

@@ -6,8 +6,10 @@
 
 #include <boost/program_options.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <system_error>
 
 namespace coeus {
 

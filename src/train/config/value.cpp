@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <strings.h>
+#include <system_error>
 
 namespace coeus::config {
 

@@ -48,25 +48,25 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
 
 }  // namespace
 
-double Axis::position(double value) const {
+double ChartAxis::position(double value) const {
     if (scale == Scale::log) return std::log(value / low) / std::log(high / low);
     return (value - low) / (high - low);
 }
 
-Axis make_axis(double low, double high, Scale scale, int wanted) {
+ChartAxis make_axis(double low, double high, Scale scale, int wanted) {
     if (!(low < high)) {
         const double apart = low == 0 ? 1 : std::fabs(low) / 10;
         low -= apart;
         high += apart;
     }
-    Axis axis = {low, high, scale, {}};
+    ChartAxis axis = {low, high, scale, {}};
     if (scale == Scale::log) axis.ticks = log_ticks(low, high, wanted);
     // within less than a decade the powers' multiples may be too few to read
     if (axis.ticks.size() < 3) axis.ticks = linear_ticks(low, high, wanted);
     return axis;
 }
 
-std::string tick_text(const Axis& axis, double tick) {
+std::string tick_text(const ChartAxis& axis, double tick) {
     // one unit for all: 5k beside 10k
     for (const Unit& unit : units)
         if (axis.scale == Scale::linear && axis.high >= unit.least && tick != 0)

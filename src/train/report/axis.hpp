@@ -9,7 +9,7 @@ namespace coeus::report {
 
 enum class Scale { linear, log };
 
-struct Axis {
+struct ChartAxis {
     double low = 0, high = 1;  ///< low < high; both positive on a log scale
     Scale scale = Scale::linear;
     std::vector<double> ticks;  ///< rising, within [low, high]
@@ -19,10 +19,10 @@ struct Axis {
 };
 
 /// Covers [low, high] with about `wanted` ticks. Equal ends are moved apart.
-Axis make_axis(double low, double high, Scale scale, int wanted);
+ChartAxis make_axis(double low, double high, Scale scale, int wanted);
 
 /// The number beside a tick.
-std::string tick_text(const Axis& axis, double tick);
+std::string tick_text(const ChartAxis& axis, double tick);
 
 /// For tables, six digits at most: "0.5", "3e-4", "12.5k", "1.2M", "3B", "4T".
 std::string short_number(double value);

@@ -14,22 +14,24 @@ namespace {
 
 constexpr size_t most_dots = 800;  // more cannot be told apart on a screen
 
-struct Kind {
+struct ChartKind {
     const char *title, *unit, *short_unit, *field, *validation_field;
     enum class Range { tight, from_zero, log_if_wide } range;
     bool noisy;  ///< the moving mean says more
 };
 
-constexpr Kind loss = {"Loss", "nats per token", "", "loss", "validation_loss", Kind::Range::tight, true};
-constexpr Kind over_steps[] = {
+constexpr ChartKind loss = {"Loss", "nats per token", "", "loss", "validation_loss", ChartKind::Range::tight,
+                            true};
+constexpr ChartKind over_steps[] = {
     loss,
-    {"Gradient norm", "before clipping", "", "grad_norm", nullptr, Kind::Range::log_if_wide, true},
-    {"Learning rate", "", "", "lr", nullptr, Kind::Range::from_zero, false},
-    {"Throughput", "tokens per second and rank", "tokens/s", "tps", nullptr, Kind::Range::from_zero, true},
-    {"Memory", "GiB, the most that was resident", "GiB", "memory_gib", nullptr, Kind::Range::from_zero,
+    {"Gradient norm", "before clipping", "", "grad_norm", nullptr, ChartKind::Range::log_if_wide, true},
+    {"Learning rate", "", "", "lr", nullptr, ChartKind::Range::from_zero, false},
+    {"Throughput", "tokens per second and rank", "tokens/s", "tps", nullptr, ChartKind::Range::from_zero,
+     true},
+    {"Memory", "GiB, the most that was resident", "GiB", "memory_gib", nullptr, ChartKind::Range::from_zero,
      false},
-    {"Step time", "seconds", "s", "step_s", nullptr, Kind::Range::from_zero, true},
-    {"Waiting for data", "% of the step", "%", "data_percent", nullptr, Kind::Range::from_zero, true},
+    {"Step time", "seconds", "s", "step_s", nullptr, ChartKind::Range::from_zero, true},
+    {"Waiting for data", "% of the step", "%", "data_percent", nullptr, ChartKind::Range::from_zero, true},
 };
 
 // Of a step, what stands on the x axis; none where the run does not say.
@@ -102,19 +104,19 @@ std::vector<Dot> moving_mean(const std::vector<Dot>& all) {
     return means;
 }
 
-Axis y_axis(Kind::Range range, double low, double high) {
+ChartAxis y_axis(ChartKind::Range range, double low, double high) {
     constexpr int wanted = 6;
     constexpr double wide = 20;
-    if (range == Kind::Range::log_if_wide && low > 0 && high / low >= wide)
+    if (range == ChartKind::Range::log_if_wide && low > 0 && high / low >= wide)
         return make_axis(low / 1.15, high * 1.15, Scale::log, wanted);
-    if (range == Kind::Range::from_zero && low >= 0)
+    if (range == ChartKind::Range::from_zero && low >= 0)
         return make_axis(0, high > 0 ? high * 1.06 : 1, Scale::linear, wanted);
     const double room = 0.04 * (high - low);
     return make_axis(low - room, high + room, Scale::linear, wanted);
 }
 
 // `places`: of each run. Empty curves where no run has the field.
-Chart make_chart(const Kind& kind, const std::string& x_title, const std::vector<RunData>& runs,
+Chart make_chart(const ChartKind& kind, const std::string& x_title, const std::vector<RunData>& runs,
                  const std::vector<Place>& places) {
     Chart chart = {kind.title, kind.unit, kind.short_unit, x_title, {}, {}, {}};
     double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
@@ -172,9 +174,9 @@ std::vector<Chart> charts_of(const std::vector<RunData>& runs) {
         times.push_back(along(run));
     }
     std::vector<Chart> charts;
-    for (const Kind& kind : over_steps) charts.push_back(make_chart(kind, "step", runs, steps));
+    for (const ChartKind& kind : over_steps) charts.push_back(make_chart(kind, "step", runs, steps));
     if (runs.size() > 1) {
-        Kind by_tokens = loss, by_time = loss;
+        ChartKind by_tokens = loss, by_time = loss;
         by_tokens.title = "Loss over tokens";
         by_time.title = "Loss over training time";
         const std::string time_title = std::string(unit.name) + " in training steps";

@@ -26,7 +26,7 @@ struct Chart {
     std::string title, unit;  ///< "Loss", "nats per token"
     std::string short_unit;   ///< "GiB"; "" where numbers stand alone
     std::string x_title;      ///< "step"
-    Axis x, y;
+    ChartAxis x, y;
     std::vector<Curve> curves;
 };
 

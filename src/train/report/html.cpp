@@ -28,18 +28,6 @@ struct Box {
 };
 constexpr Box wide_box = {1090, 350}, half_box = {530, 270};
 
-std::string escaped(const std::string& text) {
-    std::string safe;
-    for (const char c : text) switch (c) {
-            case '&': safe += "&amp;"; break;
-            case '<': safe += "&lt;"; break;
-            case '>': safe += "&gt;"; break;
-            case '"': safe += "&quot;"; break;
-            default: safe += c;
-        }
-    return safe;
-}
-
 // Of one run the marks of its validation have a colour of their own.
 std::string color_of(size_t run, bool validation, size_t num_runs) {
     return validation && num_runs == 1 ? "var(--marks)" : fmt::format("var(--c{})", run % 8);
@@ -53,7 +41,7 @@ public:
     std::string text() {
         svg_ =
             fmt::format("<svg class=\"plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {}\">\n",
-                        box_.width, box_.height, escaped(chart_.title), escaped(chart_.x_title));
+                        box_.width, box_.height, markup_of(chart_.title), markup_of(chart_.x_title));
         axes();
         for (const Curve& curve : chart_.curves)
             if (!curve.validation) line_of(curve);
@@ -72,7 +60,7 @@ private:
     }
     void label(double at_x, double at_y, const char* anchor, const std::string& text) {
         svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", at_x, at_y,
-                            anchor, escaped(text));
+                            anchor, markup_of(text));
     }
     void axes() {
         const double right = box_.width - box_.right, bottom = box_.height - box_.bottom;
@@ -151,7 +139,7 @@ std::string chart_card(const Chart& chart, bool first, bool wide, size_t num_run
     return fmt::format(
         "<div class=\"card{}\"><div class=\"head\"><h2>{}<small>{}</small></h2>{}</div>"
         "<div class=\"scroll\">{}</div></div>\n",
-        wide ? " wide" : "", escaped(chart.title), escaped(unit), chart_legend(chart, first, num_runs),
+        wide ? " wide" : "", markup_of(chart.title), markup_of(unit), chart_legend(chart, first, num_runs),
         Drawing(chart, wide ? wide_box : half_box, num_runs).text());
 }
 
@@ -187,15 +175,15 @@ std::string script_data(Json charts) {
     return text;
 }
 
-std::string table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool code) {
+std::string html_table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool code) {
     std::string html = "<div class=\"scroll\"><table><thead><tr><th></th>";
-    for (const RunData& run : runs) html += "<th>" + escaped(run.name) + "</th>";
+    for (const RunData& run : runs) html += "<th>" + markup_of(run.name) + "</th>";
     html += "</tr></thead><tbody>\n";
     const char *open = code ? "<code>" : "", *close = code ? "</code>" : "";
     for (const TableRow& row : rows) {
-        html += fmt::format("<tr><th>{}{}{}</th>", open, escaped(row.name), close);
+        html += fmt::format("<tr><th>{}{}{}</th>", open, markup_of(row.name), close);
         for (const std::string& cell : row.cells)
-            html += cell.empty() ? "<td></td>" : fmt::format("<td>{}{}{}</td>", open, escaped(cell), close);
+            html += cell.empty() ? "<td></td>" : fmt::format("<td>{}{}{}</td>", open, markup_of(cell), close);
         html += "</tr>\n";
     }
     return html + "</tbody></table></div>";
@@ -234,7 +222,8 @@ std::string tile_html(const Tile& tile, const std::vector<TableRow>& rows) {
 std::string figures(const std::vector<RunData>& runs) {
     const std::vector<TableRow> rows = final_figures(runs);
     if (runs.size() > 1)
-        return "<section class=\"card\"><h2>Final figures</h2>" + table(runs, rows, false) + "</section>\n";
+        return "<section class=\"card\"><h2>Final figures</h2>" + html_table(runs, rows, false) +
+               "</section>\n";
     std::string html = "<div class=\"tiles\">";
     for (const Tile& tile : tiles) html += tile_html(tile, rows);
     return html + "</div>\n";
@@ -247,12 +236,12 @@ std::string decks(const std::vector<RunData>& runs) {
             text += fmt::format("{} = {}\n", entry.key, toml_text(entry.value));
         return text.empty() ? ""
                             : "<section class=\"card\"><details><summary>Deck</summary><pre>" +
-                                  escaped(text) + "</pre></details></section>\n";
+                                  markup_of(text) + "</pre></details></section>\n";
     }
     const std::vector<TableRow> rows = deck_differences(runs);
     return "<section class=\"card\"><h2>What the decks say differently</h2>" +
            (rows.empty() ? std::string("<p class=\"about\">Nothing: the decks are alike.</p>")
-                         : table(runs, rows, true)) +
+                         : html_table(runs, rows, true)) +
            "</section>\n";
 }
 
@@ -260,7 +249,7 @@ std::string run_legend(const std::vector<RunData>& runs) {
     std::string items;
     for (size_t run = 0; run < runs.size(); ++run)
         items += "<li>" + swatch(color_of(run, false, runs.size()), false, run >= 8) +
-                 escaped(runs[run].name) + "</li>";
+                 markup_of(runs[run].name) + "</li>";
     return "<ul class=\"legend\">" + items + "</ul>\n";
 }
 
@@ -270,8 +259,8 @@ std::string head(const std::vector<RunData>& runs) {
     for (const TomlEntry& entry : runs[0].deck)
         if (entry.key == "job.description") description = &entry;
     const std::string* said = description ? description->value.as<std::string>() : nullptr;
-    return "<h1>" + escaped(runs[0].name) + "</h1>\n" +
-           (said ? "<p class=\"about\">" + escaped(*said) + "</p>\n" : "");
+    return "<h1>" + markup_of(runs[0].name) + "</h1>\n" +
+           (said ? "<p class=\"about\">" + markup_of(*said) + "</p>\n" : "");
 }
 
 }  // namespace
@@ -283,11 +272,11 @@ std::string report_html(const std::vector<RunData>& runs) {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
         "<title>{}</title>\n<style>{}</style></head><body><main>\n",
-        escaped(names), page_style);
+        markup_of(names), page_style);
     html += head(runs);
     for (const RunData& run : runs)
         for (const std::string& notice : run.notices)
-            html += "<p class=\"notice\">" + escaped(notice) + "</p>\n";
+            html += "<p class=\"notice\">" + markup_of(notice) + "</p>\n";
     html += figures(runs) + "<div class=\"charts\">\n";
     Json data = Json::array();
     const std::vector<Chart> charts = charts_of(runs);

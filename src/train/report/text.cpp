@@ -166,7 +166,7 @@ std::string range_text(const Curve& curve, const std::string& unit) {
                        rounded(curve.logged.back().y));
 }
 
-std::string table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool color) {
+std::string text_table(const std::vector<RunData>& runs, const std::vector<TableRow>& rows, bool color) {
     std::vector<size_t> widths = {0};
     for (size_t run = 0; run < runs.size(); ++run)
         widths.push_back(runs.size() > 1 ? width_of(runs[run].name) : 0);
@@ -242,9 +242,9 @@ std::string report_text(const std::vector<RunData>& runs, int columns, bool colo
     }
     std::erase_if(charts, [](const Chart& chart) { return chart.x_title != "step"; });  // the loss again
     for (const Chart& chart : charts) text += sparklines(chart, charts, runs, columns, color);
-    text += "\n" + table(runs, final_figures(runs), color) + wall_time_text(runs, columns);
+    text += "\n" + text_table(runs, final_figures(runs), color) + wall_time_text(runs, columns);
     if (const std::vector<TableRow> rows = deck_differences(runs); !rows.empty())
-        text += "\nWhat the decks say differently\n" + table(runs, rows, color);
+        text += "\nWhat the decks say differently\n" + text_table(runs, rows, color);
     return text;
 }
 

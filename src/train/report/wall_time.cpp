@@ -18,12 +18,6 @@ bool has_parts(const RunData& run) {
     return run.goodput.starts > 0 && run.goodput.wall > 0;
 }
 
-std::string escaped(const std::string& text) {
-    std::string safe;
-    for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
-    return safe;
-}
-
 // A color of the page for each part; useful steps are green.
 std::string color_of(size_t part) {
     static constexpr int colors[] = {2, 4, 5, 0, 3, 1, 6, 7};
@@ -40,8 +34,8 @@ std::string bar_html(const RunData& run, bool named) {
         legend += fmt::format("<li><span class=\"swatch\" style=\"--c:{}\"></span>{} {:.1f} %</li>",
                               color_of(i), parts[i].name, percent);
     }
-    return (named ? "<h2>" + escaped(run.name) + "</h2>" : std::string()) + "<p class=\"about\">" +
-           escaped(goodput_text(run.goodput)) + "</p><div class=\"bar\">" + bar +
+    return (named ? "<h2>" + markup_of(run.name) + "</h2>" : std::string()) + "<p class=\"about\">" +
+           markup_of(goodput_text(run.goodput)) + "</p><div class=\"bar\">" + bar +
            "</div><ul class=\"legend\">" + legend + "</ul>\n";
 }
 

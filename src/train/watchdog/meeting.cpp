@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-constexpr double patience = 1, report_patience = 2;  // seconds
+constexpr double patience = 1, conclusion_patience = 2;  // seconds
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void Meeting::announce(int64_t event, bool ends) const {
 }
 
 void Meeting::conclude(int64_t event, const std::string& report) const {
-    errands_->run(report_patience, [place = place_, event, report] { place->conclude(event, report); });
+    errands_->run(conclusion_patience, [place = place_, event, report] { place->conclude(event, report); });
 }
 
 void Meeting::write(int64_t event, const RankState& state) const {

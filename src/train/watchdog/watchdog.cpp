@@ -76,10 +76,6 @@ RankState::Stack stack_state(int64_t thread, const std::optional<CallStack>& sta
     return state;
 }
 
-void sleep(double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 struct Watchdog::Thread {
@@ -242,7 +238,7 @@ struct Watchdog::Thread {
     // is passed over, and whoever still has an occasion raises the next one.
     void follow(const Meeting& others, int64_t event) {
         MeetingPlace::Event newest;
-        for (const Timer timer; newest.number < event && timer.seconds() < log_patience; sleep(0.05))
+        for (const Timer timer; newest.number < event && timer.seconds() < log_patience; sleep_seconds(0.05))
             newest = others.newest();
         if (newest.number < event) newest = {.number = event};
         neighbours.tell(note_of(newest.number, newest.ends));
@@ -281,7 +277,7 @@ struct Watchdog::Thread {
             if (missing.empty() || left <= 0) break;
             if (others)
                 for (RankState& state : others->read(event, missing, left)) take(std::move(state));
-            sleep(0.05);
+            sleep_seconds(0.05);
         }
         for (const Neighbours::Neighbour& neighbour : neighbours.all())
             if (!there[size_t(neighbour.rank)]) take(neighbours.state_of(neighbour));
@@ -301,8 +297,8 @@ struct Watchdog::Thread {
         const Timer timer;
         const int ranks = neighbours.world_size();
         while (timer.seconds() < report_patience(ranks) && !(others && is_over(*others, event.number)))
-            sleep(pause_between_looks(ranks));
-        sleep(1);  // who reports ends the others
+            sleep_seconds(pause_between_looks(ranks));
+        sleep_seconds(1);  // who reports ends the others
         end();
     }
 
@@ -333,7 +329,7 @@ struct Watchdog::Thread {
     // This process ends, whatever the report or MPI waits for.
     static void end_within(double seconds) {
         std::thread([seconds] {
-            sleep(seconds);
+            sleep_seconds(seconds);
             std::_Exit(int(ExitCode::system));
         }).detach();
     }
@@ -343,7 +339,7 @@ struct Watchdog::Thread {
         errands.run(log_patience, log::flush);
         if (signals.crash()) {
             signals.end_crashed();
-            sleep(last_patience());
+            sleep_seconds(last_patience());
         }
         end_within(abort_patience);
         end_mpi_after_error(int(ExitCode::system), false);
@@ -400,7 +396,7 @@ void Watchdog::guard(const std::function<void()>& work) {
     const auto report = [&](const std::exception& error) {
         if (thread_->neighbours.world_size() == 1) return;
         thread_->notice(HangOccasion::Kind::error, error.what());
-        sleep(2 * thread_->last_patience());  // the watchdog's thread ends the process
+        sleep_seconds(2 * thread_->last_patience());  // the watchdog's thread ends the process
     };
     try {
         work();

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <map>
 
 using namespace coeus;
@@ -24,10 +25,10 @@ double value(size_t entry, int64_t index) {
     return double((int64_t(entry) * 31 + index * 13) % 251);  // exact in 16 bits
 }
 
-struct Part {
+struct HubPart {
     int64_t first, count;
 };
-Part part_of(int64_t n, const Communicator& group) {
+HubPart part_of(int64_t n, const Communicator& group) {
     const int64_t each = div_ceil(n, group.size()), first = std::min(n, group.rank() * each);
     return {first, std::min(each, n - first)};
 }
@@ -36,8 +37,8 @@ void write_all(HubWriter& writer, const Communicator& group, Dtype dtype, bool b
     for (size_t i = 0; i < entries.size(); ++i) {
         const Shape& shape = entries[i].shape;
         const bool columns = by_columns && shape.rank > 1;
-        const Part rows = columns ? Part{0, shape.rows()} : part_of(shape.rows(), group);
-        const Part cols = columns ? part_of(shape.cols(), group) : Part{0, shape.cols()};
+        const HubPart rows = columns ? HubPart{0, shape.rows()} : part_of(shape.rows(), group);
+        const HubPart cols = columns ? part_of(shape.cols(), group) : HubPart{0, shape.cols()};
         if (rows.count == 0 || cols.count == 0) continue;
         const OwnedTensor local(dtype, {rows.count, cols.count});
         for (int64_t r = 0; r < rows.count; ++r)

@@ -22,14 +22,14 @@ namespace {
 
 constexpr int64_t rows = 300;
 
-struct Fixture {
+struct MessageFixture {
     Communicator world = Communicator::world("world");
     Exec exec{the_gpu()};
     int rank = world.rank(), size = world.size();
     int next = (rank + 1) % size, previous = (rank + size - 1) % size;
     NcclWorld nccl{nccl_stand_in(), world, the_gpu()};
 
-    Fixture() { world.connect(nccl); }
+    MessageFixture() { world.connect(nccl); }
 };
 
 // Of a rank, told apart by `kind`.
@@ -54,7 +54,7 @@ struct OnGpu {
 
 }  // namespace
 
-TEST_CASE_METHOD(Fixture, "NCCL: messages round a ring, both directions of a rank together") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: messages round a ring, both directions of a rank together") {
     for (const uint64_t seed : {1, 2, 3, 4}) {
         set_order(seed + uint64_t(rank));
         OnGpu here(rank, 1), coming;
@@ -75,7 +75,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: messages round a ring, both directions of a ran
     }
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: a trace shows the waits for messages in the computation that waits") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: a trace shows the waits for messages in the computation that waits") {
     OnGpu here(rank, 1), coming;
     Tracer tracer(rank, 16, Stamps(exec));
     world.observe(&tracer);
@@ -101,7 +101,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: a trace shows the waits for messages in the com
     CHECK(waits == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: messages of two ranks come in their order, behind the computation") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: messages of two ranks come in their order, behind the computation") {
     const int other = rank ^ 1;
     OnGpu first(rank, 1), second(rank, 2), a, b, own;
     for (const uint64_t seed : {1, 2, 3, 4}) {
@@ -127,7 +127,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: messages of two ranks come in their order, behi
     }
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: the stand-in finds messages to a wrong peer") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages to a wrong peer") {
     OnGpu here(rank, 1), coming;
     {
         PointToPoint messages(world, 2, Sends::standard, exec);
@@ -142,7 +142,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: the stand-in finds messages to a wrong peer") {
     exec.queue->finish();
 }
 
-TEST_CASE_METHOD(Fixture, "NCCL: the stand-in finds messages in a wrong order") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds messages in a wrong order") {
     OnGpu here(rank, 1), coming;
     {
         // all send first, one after the other
@@ -158,7 +158,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: the stand-in finds messages in a wrong order") 
 }
 
 // Of one size nobody would see it but by what arrives: NCCL has no tags.
-TEST_CASE_METHOD(Fixture, "NCCL: the stand-in finds the ends of messages in different orders") {
+TEST_CASE_METHOD(MessageFixture, "NCCL: the stand-in finds the ends of messages in different orders") {
     OnGpu here(rank, 1), coming;
     PointToPoint messages(world, 1, Sends::standard, exec);
     if (const int other = rank ^ 1; rank < other) {

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <cerrno>
+#include <limits>
 
 using namespace coeus;
 using Catch::Contains;

@@ -15,8 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <iterator>
 #include <thread>
 
 using namespace coeus;
@@ -25,7 +27,7 @@ using Catch::Contains;
 
 namespace {
 
-const TemporaryFolder& trained() {
+const TemporaryFolder& small_tokenizer() {
     static const TemporaryFolder folder;
     static const bool made = [] {
         write_file(folder / "text.txt", "the cat sat on the mat; the dog's log, 1234.\n\nThe end of it.\n");
@@ -40,7 +42,7 @@ const TemporaryFolder& trained() {
 // ends no piece.
 std::filesystem::path long_pieces() {
     static const TemporaryFolder folder;
-    const JsonDocument document = JsonDocument::read(trained() / "tokenizer.json");
+    const JsonDocument document = JsonDocument::read(small_tokenizer() / "tokenizer.json");
     Json json = document.root().value();
     std::string text = json.text();
     const std::string pattern = *(*(*json.find("pre_tokenizer")->find("pretokenizers")->as_array())[0]
@@ -50,7 +52,7 @@ std::filesystem::path long_pieces() {
     const std::string quoted = Json(pattern).text();
     text.replace(text.find(quoted), quoted.size(), "\"[a-z ]{1,1000}|.|\\\\n\"");
     write_file(folder / "tokenizer.json", text);
-    write_file(folder / "tokenizer_config.json", read_file(trained() / "tokenizer_config.json"));
+    write_file(folder / "tokenizer_config.json", read_file(small_tokenizer() / "tokenizer_config.json"));
     return folder.path();
 }
 
@@ -70,7 +72,7 @@ int signal_of_run(const Corpus& corpus, const std::filesystem::path& output, rli
         setrlimit(RLIMIT_FSIZE, &limit);
         setrlimit(RLIMIT_CORE, &no_core);
         signal(SIGXFSZ, SIG_DFL);
-        tokenize(corpus, Tokenizer(trained().path()), output, options);
+        tokenize(corpus, Tokenizer(small_tokenizer().path()), output, options);
         _exit(0);
     }
     int status = 0;
@@ -94,7 +96,7 @@ std::vector<int32_t> document(const Tokenizer& tokenizer, const std::string& tex
 
 TEST_CASE("tokenize: documents between BOS and EOS, in order") {
     const TemporaryFolder folder;
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     write_file(folder / "a.txt", "the cat");
     write_file(folder / "b.jsonl", "{\"text\": \"one dog\"}\n{\"text\": \"\"}\n{\"text\": \"two\\nlogs\"}\n");
     const auto output = folder / "new" / "tokens.h5";
@@ -130,7 +132,7 @@ TEST_CASE("tokenize: documents between BOS and EOS, in order") {
 
 TEST_CASE("tokenize: once for the same text and tokenizer") {
     const TemporaryFolder folder;
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     write_file(folder / "a.txt", "the cat");
     const auto output = folder / "tokens.h5";
     const auto run = [&] { return tokenize(Corpus({folder / "a.txt"}), tokenizer, output, {.threads = 1}); };
@@ -164,7 +166,7 @@ TEST_CASE("tokenize: a large text gives the tokens of the whole, however it is c
     write_file(folder / "a.txt", lines);
     write_file(folder / "b.txt", words);
     const Corpus corpus({folder / "a.txt", folder / "b.txt"});
-    for (const auto& tokenizer_folder : {trained().path(), long_pieces()}) {
+    for (const auto& tokenizer_folder : {small_tokenizer().path(), long_pieces()}) {
         const Tokenizer tokenizer(tokenizer_folder);
         REQUIRE(tokenizer.can_encode_parts());
         auto expected = document(tokenizer, lines);
@@ -182,7 +184,7 @@ TEST_CASE("tokenize: a large text gives the tokens of the whole, however it is c
 
 TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
     const TemporaryFolder folder;
-    const JsonDocument document = JsonDocument::read(trained() / "tokenizer.json");
+    const JsonDocument document = JsonDocument::read(small_tokenizer() / "tokenizer.json");
     Json json = document.root().value(), added = *json.find("added_tokens");
     added.push(Json::object().set("id", 70000).set("content", "<far>"));
     json.set("added_tokens", added);
@@ -201,7 +203,7 @@ TEST_CASE("tokenize: a vocabulary above 65536 is stored with 32 bits") {
 
 TEST_CASE("tokenize: an expression that looks back is not cut, and gives the same") {
     const TemporaryFolder folder;
-    std::string text = read_file(trained() / "tokenizer.json");
+    std::string text = read_file(small_tokenizer() / "tokenizer.json");
     const size_t at = text.find("\"(?i:");
     REQUIRE(at != std::string::npos);
     text.insert(at + 1, "(?<=1)xx|");
@@ -217,7 +219,7 @@ TEST_CASE("tokenize: an expression that looks back is not cut, and gives the sam
 
 TEST_CASE("tokenize: bad input") {
     const TemporaryFolder folder;
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     write_file(folder / "a.txt", "the cat");
     write_file(folder / "none.jsonl", "\n  \n{\"text\": \"\"}\n");
     const Corpus corpus({folder / "a.txt"});
@@ -251,7 +253,7 @@ TEST_CASE("tokenize: a run that was killed goes on where it stopped") {
     REQUIRE(run_shell("gzip -c " + (texts / "b.jsonl").string() + " > " + (texts / "c.jsonl.gz").string())
                 .exit_code == 0);
     const Corpus corpus({texts.path()});
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     const Tokenized whole = tokenize(corpus, tokenizer, folder / "whole.h5", {.threads = 2});
     CHECK(whole.resumed_tokens == 0);
     CHECK(whole.text_bytes == int64_t(words.size() + 2 * json.size()) +
@@ -304,7 +306,7 @@ TEST_CASE("tokenize: a run that is asked to end keeps what it has") {
     while (words.size() < (3 << 20)) words += "the cat sat on the mat\n";
     write_file(texts / "a.txt", words);
     const Corpus corpus({texts.path()});
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     const auto output = folder / "tokens.h5";
     const TokenizeOptions options = {.block_bytes = 1, .save_seconds = 1e9};
     {
@@ -327,7 +329,7 @@ TEST_CASE("tokenize: two runs that make the same file wait for each other") {
     while (words.size() < (3 << 20)) words += "the cat sat on the mat\n";
     write_file(folder / "a.txt", words);
     const Corpus corpus({folder / "a.txt"});
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     std::atomic<int> made = 0;
     {
         std::vector<std::jthread> runs;
@@ -347,7 +349,7 @@ TEST_CASE("tokenize: compressed text gives the same tokens") {
         words += "the cat " + std::to_string(i) + " é sat\nthe dog";
     write_file(folder / "a.txt", words);
     REQUIRE(run_shell("gzip -k " + (folder / "a.txt").string()).exit_code == 0);
-    const Tokenizer tokenizer(trained().path());
+    const Tokenizer tokenizer(small_tokenizer().path());
     for (const char* name : {"a.txt", "a.txt.gz"})
         tokenize(Corpus({folder / name}), tokenizer, folder / (std::string(name) + ".h5"),
                  {.threads = 2, .block_bytes = 1 << 20});

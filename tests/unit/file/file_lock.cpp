@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <exception>
 #include <thread>
 
 using namespace coeus;

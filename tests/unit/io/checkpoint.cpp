@@ -34,13 +34,6 @@ void truncate(const std::string& path, double share) {
     fs::resize_file(path, uintmax_t(double(fs::file_size(path)) * share));
 }
 
-std::vector<std::string> files_in(const fs::path& folder) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 }  // namespace
 
 TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
@@ -51,7 +44,7 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
     const CheckpointState saved(dtype);
     const std::string path = checkpoint.save(record_of(100), saved.tensors).path;
     CHECK(path == (folder / "deep/checkpoint/step-00000100.h5").string());
-    CHECK(files_in(folder / "deep/checkpoint") == std::vector<std::string>{"step-00000100.h5"});
+    CHECK(test::files_in(folder / "deep/checkpoint") == std::vector<std::string>{"step-00000100.h5"});
 
     CheckpointState loaded(dtype, -3);
     const auto found = checkpoint.load_newest(loaded.tensors);
@@ -141,7 +134,7 @@ TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     const CheckpointState state(Dtype::f32);
     Checkpoint(folder.path(), 0, self).export_model(record_of(1), state.tensors, Dtype::f32);
     for (int64_t step : {1, 2, 3, 4}) Checkpoint(folder.path(), 2, self).save(record_of(step), state.tensors);
-    CHECK(files_in(folder.path()) ==
+    CHECK(test::files_in(folder.path()) ==
           std::vector<std::string>{"model-00000001.h5", "step-00000003.h5", "step-00000004.h5"});
     Checkpoint(folder.path(), 0, self).save(record_of(5), state.tensors);
     CHECK(list_checkpoints(folder.path()).size() == 3);
@@ -319,7 +312,8 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
         CHECK(done->saved.path == checkpoint.path_of(step));
         state.set_bytes(before);
     }
-    CHECK(files_in(folder / "beside") == std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"});
+    CHECK(test::files_in(folder / "beside") ==
+          std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"});
     CHECK((test::read_file(checkpoint.path_of(3)) == test::read_file(at_once)));
 }
 
@@ -351,5 +345,5 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
     Checkpoint(folder.path(), 1, self, parts).save(record_of(99), state.tensors);
     std::vector<std::string> left = {"step-00000099.h5"};
     if (parts > 1) left.push_back("step-00000099.parts");
-    CHECK(files_in(folder.path()) == left);
+    CHECK(test::files_in(folder.path()) == left);
 }

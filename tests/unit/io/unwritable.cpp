@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -25,13 +26,6 @@ using test::record_of;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::vector<std::string> files_in(const fs::path& folder) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-}
 
 void save(const Checkpoint& checkpoint, const CheckpointState& state, int64_t step, bool beside) {
     if (!beside) {
@@ -88,7 +82,7 @@ TEST_CASE("unwritable: a full disk leaves the newest good checkpoint", "[checkpo
         const rlimit bound{limit, limit};
         setrlimit(RLIMIT_FSIZE, &bound);
     });
-    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5"});
+    CHECK(test::files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5"});
     CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("File too large") &&
                             Contains("the newest good checkpoint is " + good));
     CHECK(verify_checkpoint(good).empty());
@@ -108,7 +102,7 @@ TEST_CASE("unwritable: a folder that may only be read", "[checkpoint]") {
         if (geteuid() == 0 && setuid(nobody) != 0) std::exit(1);
     });
     fs::permissions(folder / "run", fs::perms(0755));
-    CHECK(files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
+    CHECK(test::files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
     CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("Permission denied") &&
                             Contains("the newest good checkpoint is " + good));
     CHECK(verify_checkpoint(good).empty());
@@ -138,7 +132,7 @@ TEST_CASE("unwritable: what cannot be written beside is said and written once mo
     while (!done) done = beside.poll();
     log::init({});
     CHECK(done->step == 1);
-    CHECK(files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
+    CHECK(test::files_in(folder / "run") == std::vector<std::string>{"step-00000001.h5"});
     CheckpointState loaded(Dtype::f32, -3);
     CHECK(load_checkpoint(done->saved.path, loaded.tensors, self) == record_of(1));
     CHECK(loaded.bytes() == state.bytes());
@@ -170,7 +164,7 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
     // and the next one is as good as ever
     beside.begin(record_of(3));
     CHECK(beside.finish().has_value());
-    CHECK(files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
+    CHECK(test::files_in(folder.path()) == std::vector<std::string>{"step-00000001.h5", "step-00000003.h5"});
 }
 
 TEST_CASE("unwritable: the second attempt uses nothing of the first", "[checkpoint]") {
@@ -188,7 +182,7 @@ TEST_CASE("unwritable: the second attempt uses nothing of the first", "[checkpoi
     CheckpointState loaded(Dtype::f32, -3);
     CHECK(load_checkpoint(checkpoint.path_of(1), loaded.tensors, self) == record_of(1));
     CHECK(loaded.bytes() == state.bytes());
-    CHECK(files_in(folder.path()).size() == size_t(files));
+    CHECK(test::files_in(folder.path()).size() == size_t(files));
 }
 
 TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {

@@ -6,8 +6,10 @@
 
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 
 using namespace coeus;
 using namespace coeus::test;

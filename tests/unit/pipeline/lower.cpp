@@ -7,6 +7,7 @@
 #include "tables.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -7,7 +7,9 @@
 #include "support/support.hpp"
 #include "tables.hpp"
 
+#include <algorithm>
 #include <set>
+#include <tuple>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -30,11 +30,6 @@ std::string error_of(const fs::path& deck) {
 }
 
 // The effective deck without its first line, which names the file.
-std::string body(const Config& config) {
-    const std::string text = deck_text(config);
-    return text.substr(text.find('\n'));
-}
-
 std::vector<fs::path> decks_under(const fs::path& folder) {
     std::vector<fs::path> decks;
     for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -193,15 +188,15 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                 deck, (beside == extra.end() ? "" : beside->second) + option.name + " = " + candidate + "\n");
             std::string text;
             try {
-                text = body(parse(deck));
+                text = test::deck_body(parse(deck));
             } catch (const ConfigError&) {
                 continue;  // of another option
             }
             if (text.find("\n" + option.name.substr(option.name.rfind('.') + 1) + " = ") == std::string::npos)
                 continue;
-            changed = changed || text != body(Config());
+            changed = changed || text != test::deck_body(Config());
             test::write_file(again, text);
-            CHECK(body(parse(again)) == text);
+            CHECK(test::deck_body(parse(again)) == text);
         }
         const bool fixed = option.name == "training.mixed_precision_reduce" ||
                            option.name == "parallelism.expert_tensor_parallel_degree" ||

@@ -198,11 +198,6 @@ std::vector<std::string> beside(const std::string& name) {
     return {};
 }
 
-std::string body(const Config& config) {
-    const std::string text = deck_text(config);
-    return text.substr(text.find('\n'));
-}
-
 int64_t count_with(const std::vector<std::string>& lines, const std::string& name) {
     return std::count_if(lines.begin(), lines.end(),
                          [&](const std::string& line) { return line.find(name) != std::string::npos; });
@@ -232,7 +227,8 @@ TEST_CASE("Every option works, or says that it does nothing, or is refused by na
             } catch (const ConfigError& refusal) {
                 error = refusal.what();
             }
-            const bool changed = body(parsed.config) != body(parse_command_line(plain).config);
+            const bool changed =
+                test::deck_body(parsed.config) != test::deck_body(parse_command_line(plain).config);
             switch (walk.outcome) {
                 case works:
                     CHECK(error == "");

@@ -16,8 +16,8 @@ using namespace coeus::test;
 
 namespace {
 
-struct Ready {
-    explicit Ready(const RecomputeOptions& recompute = {})
+struct ReadyEngine {
+    explicit ReadyEngine(const RecomputeOptions& recompute = {})
         : engine(tiny_config(), {.types = {Dtype::f32, Dtype::bf16},
                                  .training = {.sequences = 2, .seq_len = 7},
                                  .accumulation = 2,
@@ -47,7 +47,7 @@ TEST_CASE("snapshot: every byte that was ever in use is held by someone, once") 
     using Mode = RecomputeOptions::Mode;
     for (const Mode mode : {Mode::nothing, Mode::operations, Mode::blocks}) {
         CAPTURE(int(mode));
-        Ready ready({.mode = mode});
+        ReadyEngine ready({.mode = mode});
         MemorySnapshot snapshot(ready.engine, 100000);
         ready.step();
         REQUIRE(snapshot.arenas().size() == 3);
@@ -76,7 +76,7 @@ TEST_CASE("snapshot: every byte that was ever in use is held by someone, once") 
 }
 
 TEST_CASE("snapshot: tensors are called after what wrote them") {
-    Ready ready;
+    ReadyEngine ready;
     MemorySnapshot snapshot(ready.engine, 100000);
     ready.step();
     CHECK(snapshot.calls()[1] == "embedding of tok_embeddings");
@@ -97,7 +97,7 @@ TEST_CASE("snapshot: tensors are called after what wrote them") {
 }
 
 TEST_CASE("snapshot: observing changes no bit, and ends") {
-    Ready plain, observed;
+    ReadyEngine plain, observed;
     const double loss = plain.step();
     {
         MemorySnapshot snapshot(observed.engine, 100000);
@@ -114,7 +114,7 @@ TEST_CASE("snapshot: observing changes no bit, and ends") {
 }
 
 TEST_CASE("snapshot: its files") {
-    Ready ready;
+    ReadyEngine ready;
     MemorySnapshot snapshot(ready.engine, 100000);
     ready.step();
     const TemporaryFolder folder;

@@ -8,23 +8,23 @@ using namespace coeus;
 
 namespace {
 
-double now = 0;
+double start_clock = 0;
 
 }  // namespace
 
 TEST_CASE("start-up: phases, and what is outside of them") {
-    now = 100;
-    StartUp start_up(0.5, [] { return now; });
-    start_up.phase("MPI", [] { now += 2; });
-    now += 0.25;
-    CHECK(start_up.phase("deck", [] { return now += 1, 7; }) == 7);
-    start_up.phase("MPI", [] { now += 1; });
+    start_clock = 100;
+    StartUp start_up(0.5, [] { return start_clock; });
+    start_up.phase("MPI", [] { start_clock += 2; });
+    start_clock += 0.25;
+    CHECK(start_up.phase("deck", [] { return start_clock += 1, 7; }) == 7);
+    start_up.phase("MPI", [] { start_clock += 1; });
     CHECK_THROWS(start_up.phase("data", [] {
-        now += 1;
+        start_clock += 1;
         throw 1;
     }));
     CHECK(start_up.end() == 5.75);
-    now += 10;
+    start_clock += 10;
     CHECK(start_up.end() == 5.75);
     CHECK(start_up.text() == "Start-up 5.8 s: program 0.5, MPI 3.0, deck 1.0, data 1.0, other 0.2");
 }

@@ -16,7 +16,7 @@ using Catch::Contains;
 
 namespace {
 
-double now = 0;
+double step_clock = 0;
 
 // Steps of 100 ms on 8 ranks that do all alike: 80 of computation, 5 of waiting in each kind of exchange.
 std::vector<RankTimes> even_ranks(int ranks = 8) {
@@ -139,24 +139,24 @@ TEST_CASE("stragglers: the lines") {
 }
 
 TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
-    now = 0;
-    StepPhases phases(Stamps([] { return now; }));
+    step_clock = 0;
+    StepPhases phases(Stamps([] { return step_clock; }));
     const auto exchange = [&](const char* name, double seconds) {
         phases.begin_exchange(name, 0);
-        now += seconds;
+        step_clock += seconds;
         phases.end();
     };
     for (int step = 0; step < 2; ++step) {
         CHECK(phases.begin_step(nullptr) == &phases);
         phases.begin("gemm", 1, 1);
-        now += 4;
+        step_clock += 4;
         phases.end();
         exchange("gather_weights", 1);
         exchange("gather_tokens", 2);
         exchange("reduce_gradients", 3);
         phases.begin_exchange("wait_for_stage", 0);
         phases.begin("add", 0, 0);  // within
-        now += 5;
+        step_clock += 5;
         phases.end();
         phases.end();
         phases.end_step(20, 0.5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files as a reader of the formats sees them: framing, checksums, messages, restarts.
+// BoardEvent files as a reader of the formats sees them: framing, checksums, messages, restarts.
 #include "coeus/train/tensorboard.hpp"
 
 #include "coeus/base/error.hpp"
@@ -83,7 +83,7 @@ TEST_CASE("tensorboard: what is written is read back") {
     file.write(int64_t(1) << 40, {{"loss", std::nan("")}});
     file.write(300, {});
     CHECK(file.path().filename().string().starts_with("events.out.tfevents."));
-    const std::vector<Event> events =
+    const std::vector<BoardEvent> events =
         read_events(file.path());  // while it is open: nothing waits in a buffer
     REQUIRE(events.size() == 5);
     CHECK(events[0].file_version == "brain.Event:2");
@@ -95,7 +95,7 @@ TEST_CASE("tensorboard: what is written is read back") {
     CHECK(events[3].step == int64_t(1) << 40);
     CHECK(std::isnan(events[3].scalars.at("loss")));
     CHECK(events[4].scalars.empty());
-    for (const Event& event : events) CHECK(event.wall_time >= before);
+    for (const BoardEvent& event : events) CHECK(event.wall_time >= before);
     CHECK(events[4].wall_time <= double(std::time(nullptr)) + 1);
 }
 

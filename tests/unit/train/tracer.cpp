@@ -14,7 +14,7 @@ using namespace coeus::test;
 namespace {
 
 double now_seconds = 0;
-double fake_clock() {
+double tracer_clock() {
     return now_seconds;
 }
 
@@ -47,7 +47,7 @@ void trace_a_step(Tracer& tracer) {
 
 TEST_CASE("tracer: events with thread, kind, time, axis, bytes and call site") {
     const TemporaryFolder folder;
-    Tracer tracer(3, 16, fake_clock);
+    Tracer tracer(3, 16, tracer_clock);
     trace_a_step(tracer);
     tracer.write(folder / "trace.json");
     const JsonDocument document = JsonDocument::read(folder / "trace.json");
@@ -71,7 +71,7 @@ TEST_CASE("tracer: events with thread, kind, time, axis, bytes and call site") {
 }
 
 TEST_CASE("tracer: what the computing thread waits for is exposed, the rest is hidden") {
-    Tracer tracer(0, 16, fake_clock);
+    Tracer tracer(0, 16, tracer_clock);
     CHECK_THAT(tracer.overlap(), Catch::Contains("nothing was communicated"));
     trace_a_step(tracer);
     const std::vector<std::string> lines = lines_of(tracer.overlap());
@@ -94,7 +94,7 @@ TEST_CASE("tracer: what has no room is counted, and kernels are handed on") {
         void end() override { ++ended; }
     } count;
     const TemporaryFolder folder;
-    Tracer tracer(0, 3, fake_clock);
+    Tracer tracer(0, 3, tracer_clock);
     tracer.hand_on(&count);
     trace_a_step(tracer);
     CHECK(count.begun == 2);

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each file includes what it uses, itself or through headers of ours: the build compiles files in batches
+(COEUS_UNITY_BATCH), so the compiler does not see what a file lacks if a file before it in the batch has it.
+
+Looked at are the names of the standard library in STANDARD, our types, and our functions whose names have an
+underscore (a single word is too often a variable somewhere else). What a standard header brings along by chance does
+not count, but for what ALSO names."""
+import os
+import re
+import sys
+from pathlib import Path
+
+import sources
+
+STANDARD = {
+    "algorithm": "min max sort find clamp count fill all_of any_of find_if min_element max_element stable_sort equal"
+                 " copy copy_n none_of adjacent_find count_if minmax_element rotate pop_heap push_heap make_heap fill_n"
+                 " reverse transform copy_if lower_bound upper_bound shuffle replace_if mismatch unique"
+                 " stable_partition nth_element is_sorted partition_point",
+    "array": "array",
+    "atomic": "atomic memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
+    "bit": "bit_cast bit_width bit_ceil countr_zero rotl rotr endian popcount",
+    "cctype": "isalnum isdigit tolower toupper isspace isalpha",
+    "charconv": "from_chars to_chars",
+    "chrono": "chrono",
+    "cmath": "sqrt fabs isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
+             " ldexp log10 log2 exp2 erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
+    "condition_variable": "condition_variable",
+    "csignal": "signal raise",
+    "cstddef": "byte ptrdiff_t",
+    "cstdio": "FILE fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
+    "cstdlib": "getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
+    "cstring": "memcpy memset memcmp memmove memchr strcmp strlen strchr strncmp strerror",
+    "deque": "deque",
+    "exception": "exception_ptr current_exception rethrow_exception uncaught_exceptions terminate",
+    "filesystem": "filesystem",
+    "fstream": "ifstream ofstream fstream",
+    "functional": "function greater less hash invoke",
+    "future": "future promise async launch",
+    "initializer_list": "initializer_list",
+    "iostream": "cout cerr",
+    "iterator": "back_inserter distance istreambuf_iterator prev next",
+    "limits": "numeric_limits",
+    "list": "list",
+    "map": "map multimap",
+    "memory": "unique_ptr make_unique shared_ptr make_shared weak_ptr addressof",
+    "mutex": "mutex lock_guard unique_lock recursive_mutex once_flag call_once scoped_lock",
+    "new": "bad_alloc align_val_t",
+    "numbers": "numbers",
+    "numeric": "iota accumulate gcd inner_product",
+    "optional": "optional nullopt",
+    "queue": "priority_queue queue",
+    "random": "mt19937 mt19937_64",
+    "regex": "regex smatch regex_search regex_replace regex_match sregex_iterator",
+    "set": "set multiset",
+    "source_location": "source_location",
+    "span": "span as_bytes",
+    "sstream": "istringstream ostringstream stringstream",
+    "stdexcept": "runtime_error logic_error",
+    "string": "string to_string getline stod stoi stoll stoull",
+    "string_view": "string_view",
+    "system_error": "error_code errc system_error",
+    "thread": "thread jthread this_thread",
+    "tuple": "tuple tie make_tuple",
+    "type_traits": "is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
+                   " is_floating_point_v is_integral_v is_class_v is_pointer_v type_identity_t remove_const_t"
+                   " remove_pointer_t",
+    "unordered_map": "unordered_map",
+    "unordered_set": "unordered_set",
+    "utility": "move pair exchange swap forward declval as_const in_place",
+    "variant": "variant holds_alternative get_if monostate visit",
+    "vector": "vector",
+}
+# name -> other headers that are specified to have it, or that nobody could write without
+ALSO = {
+    "move": "algorithm array deque filesystem fstream functional map memory mutex optional set span sstream string"
+            " string_view thread tuple unordered_map variant vector",
+    "pair": "algorithm map set string unordered_map vector",
+    "forward": "functional memory",
+    "swap": "string vector",
+    "string": "filesystem fstream sstream",
+    "getline": "fstream sstream",
+    "error_code": "filesystem",
+    "byte": "span",
+    "ptrdiff_t": "span string vector",
+    "exception_ptr": "stdexcept",
+    "hash": "string",
+    "less": "map set",
+    "remove": "algorithm filesystem",
+}
+# what headers of other libraries are documented to take or give
+BROUGHT = {"catch2/": {"string", "vector", "memory"}, "fmt/": {"string"}}
+HOME = {name: header for header, names in STANDARD.items() for name in names.split()}
+
+QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+ANGLED = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.MULTILINE)
+NOT_CODE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+DIRECTIVE = re.compile(r"^\s*#.*$", re.MULTILINE)
+LANGUAGE = re.compile(r"_t$|^static_assert$")
+KINDS = r"(?:class|struct|enum class|enum|union)"
+TYPE = re.compile(rf"^{KINDS}(?: \[\[nodiscard\]\])? ([A-Z]\w+)(?=[^;\n]*[{{:]| final)|^using ([A-Z]\w+) =", re.MULTILINE)
+# members: their names may be used without saying whose they are
+NESTED = re.compile(rf"^\s+(?:{KINDS}|using) ([A-Z]\w+)|^ +[\w:<>,*&\[\] ]+[ *&]\(?\*?([a-z]\w*_\w+)[()]", re.MULTILINE)
+FUNCTION = re.compile(r"^(?=[A-Za-z])(?!using|return|namespace)[\w:<>,*&\[\] ]+[ *&]([a-z]\w*_\w+)\([^\n]*[,;{)]$", re.MULTILINE)
+USED_TYPE = re.compile(r"(?<![\w.>:])(?:coeus::|test::)*([A-Z]\w+)\b")
+USED_FUNCTION = re.compile(r"(?<![\w.>:~])(?<!\w )(?:coeus::|test::)*([a-z]\w*_\w+)\(")
+OWN_TYPE = re.compile(rf"\b(?:{KINDS}|typename|using|concept) ([A-Z]\w+)")
+OWN_FUNCTION = re.compile(r"[\w>&*\]] [*&]?([a-z]\w*_\w+)\(|\bauto[&*]* ([a-z]\w*_\w+) = ")
+
+
+def code_of(text):
+    """Without comments, texts and directives."""
+    return DIRECTIVE.sub("", NOT_CODE.sub('""', text))
+
+
+class Tree:
+    """All files, and where their names are declared."""
+
+    def __init__(self, texts):
+        self.texts = texts
+        self.code = {path: code_of(text) for path, text in texts.items()}
+        nested = {name for path, text in self.code.items() if path.suffix == ".hpp"
+                  for names in NESTED.findall(text) for name in names}
+        self.declared = {}
+        for path, text in self.code.items():
+            if path.suffix in (".hpp", ".cuh") and "emulation" not in path.parts:  # which has other names for the same
+                for pattern in (TYPE, FUNCTION):
+                    for match in pattern.finditer(text):
+                        name = next(group for group in match.groups() if group)
+                        if name not in nested and not LANGUAGE.search(name):
+                            self.declared.setdefault(name, set()).add(path)
+
+    def target(self, path, name):
+        """The file that `#include "name"` means in a file, or None."""
+        folders = [path.parent, Path("include"), Path("tests"), Path("tests/emulation")]
+        if path.parts[0] == "src":
+            folders.append(Path(*path.parts[:2]))
+        return next((p for p in (Path(os.path.normpath(f / name)) for f in folders) if p in self.texts), None)
+
+    def reached(self, path, seen=None):
+        """The file and all headers of ours that it includes."""
+        seen = set() if seen is None else seen
+        if path not in seen:
+            seen.add(path)
+            for name in QUOTED.findall(self.texts[path]):
+                target = self.target(path, name)
+                if target:
+                    self.reached(target, seen)
+        return seen
+
+    def check(self, path):
+        """Findings of one file, as "path:line: what"."""
+        reached = self.reached(path)
+        headers = {name for p in reached for name in ANGLED.findall(self.texts[p])}
+        for start, brought in BROUGHT.items():
+            if any(name.startswith(start) for name in headers):
+                headers |= brought
+        code = self.code[path]
+        lacks = {}
+        for name in sorted(set(re.findall(r"\bstd::(\w+)", code)) & set(HOME)):
+            if not headers & {HOME[name], *ALSO.get(name, "").split()}:
+                lacks.setdefault(f"<{HOME[name]}>", f"std::{name}")
+        own = {name for groups in OWN_FUNCTION.findall(code) for name in groups} | set(OWN_TYPE.findall(code))
+        for name in sorted((set(USED_TYPE.findall(code)) | set(USED_FUNCTION.findall(code))) - own):
+            places = self.declared.get(name)
+            if places and not places & reached:
+                lacks.setdefault(f'"{min(places)}"', name)
+        found = []
+        for header, name in lacks.items():
+            line = next((n for n, text in enumerate(self.texts[path].splitlines(), 1)
+                         if re.search(rf"\b{re.escape(name)}\b", text)), 1)
+            found.append(f"{path}:{line}: uses {name}, but does not include {header}")
+        return found
+
+
+def main():
+    tree = Tree({path: (sources.ROOT / path).read_text() for path in sources.code()})
+    found = [finding for path in tree.texts for finding in tree.check(path)]
+    return sources.report(found, f"{len(tree.texts)} files: each includes what it uses")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
