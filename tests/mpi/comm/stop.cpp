@@ -21,7 +21,7 @@ struct Job {
     std::atomic<int> asked = 0;
 };
 
-JobEnd::Options of(const std::shared_ptr<Job>& job) {
+JobEnd::Options end_of(const std::shared_ptr<Job>& job) {
     JobEnd::Options options;
     options.start = 1000;
     options.wall_seconds = job->end - options.start;
@@ -69,7 +69,7 @@ TEST_CASE("stop: the time of rank 0 counts for all, and no other's") {
     const StopSignals signals;
     const auto job = std::make_shared<Job>();
     if (!first) job->end = 1001;
-    Stop stop(world, of(job), 30);
+    Stop stop(world, end_of(job), 30);
     if (first) job->now = 1050;
     const auto needed = [&](double of_first) { return first ? of_first : 1e9; };
     CHECK_FALSE(stop.agreed(needed(20)));
@@ -88,7 +88,7 @@ TEST_CASE("stop: rank 0 asks again after another rank's signal") {
     const Communicator world = Communicator::world("world");
     const StopSignals signals;
     const auto job = std::make_shared<Job>();
-    Stop stop(world, of(job), 30);
+    Stop stop(world, end_of(job), 30);
     if (world.rank() == world.size() - 1) raise(SIGTERM);
     CHECK(stop.agreed());
     CHECK(stop.reason() == "SIGTERM");
@@ -104,10 +104,10 @@ TEST_CASE("stop: one small reduction at a safe point, and none once it is agreed
     struct Reductions : CommunicationObserver {
         int count = 0;
         int64_t bytes = 0;
-        int64_t begin(const std::string&, const char*, int64_t of, const std::source_location&,
+        int64_t begin(const std::string&, const char*, int64_t size, const std::source_location&,
                       const Queue*) override {
             ++count;
-            bytes = of;
+            bytes = size;
             return 0;
         }
         void end(int64_t) override {}

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -111,9 +112,9 @@ void fill(const Tensor& t, double first) {
     for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, first + double(i));
 }
 Values counted(double first, size_t count) {
-    Values counted(count);
-    std::iota(counted.begin(), counted.end(), first);
-    return counted;
+    Values all_of_them(count);
+    std::iota(all_of_them.begin(), all_of_them.end(), first);
+    return all_of_them;
 }
 
 bool overlap(const Tensor& a, const Tensor& b) {
@@ -203,7 +204,7 @@ TEST_CASE("gathered: a unit is gathered once while its place is its own") {
     Rig rig({2, 2, 2, 2}, {});
     CHECK_FALSE(rig.gathered->is_in_use(1));
     {
-        std::optional<Gathered::WeightLease> first(std::in_place, rig.gathered.get(), 1);
+        std::optional<Gathered::WeightLease> first(std::in_place, rig.gathered.get(), size_t(1));
         CHECK(rig.gathered->is_in_use(1));
         CHECK_FALSE(rig.gathered->is_in_use(3));  // in the same place
         CHECK(calls.casts == 1);
@@ -228,7 +229,8 @@ TEST_CASE("gathered: a unit is gathered once while its place is its own") {
 
     Rig with_places({2, 2, 2, 2}, {.gather = all});
     for (int pass = 0; pass < 3; ++pass)
-        for (const size_t unit : {0, 1, 2, 3, 3, 1, 0}) const auto lease = with_places.weights(unit);
+        for (const size_t unit : std::array<size_t, 7>{0, 1, 2, 3, 3, 1, 0})
+            const auto lease = with_places.weights(unit);
     CHECK(calls.casts == 4);
 }
 
