@@ -3,6 +3,7 @@
 // built program.
 #pragma once
 
+#include "support/patience.hpp"
 #include "support/support.hpp"
 
 #include <fmt/core.h>
