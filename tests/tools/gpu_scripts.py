@@ -52,7 +52,8 @@ class Tests(Script):
 
     def test_on_the_emulated_gpu(self):
         self.link_programs()
-        parts = self.run_script("device", "training", "meshes-2", COEUS_GPU_SECONDS="250")
+        # far more than they take: it is another test that sees a part out of time
+        parts = self.run_script("device", "training", "meshes-2", COEUS_GPU_SECONDS="4700")
         self.assertEqual(list(parts), ["device", "training", "meshes-2"])
         for name, (passed, failed, _) in parts.items():
             self.assertGreaterEqual(passed, 2, name)

@@ -33,7 +33,7 @@ TEST_CASE("time-out: an operation is reported at the first look after it") {
         CHECK(time_out.pause() >= 0.01);
         for (const double allowance : {0.0, 7.0}) {
             const Operation operation = {
-                .kind = OperationKind::collective, .allowance = allowance, .began = 103.21};
+                .began = 103.21, .allowance = allowance, .kind = OperationKind::collective};
             const double due = operation.began + seconds + allowance,
                          reported = reported_at(time_out, operation);
             CHECK(reported > due);
@@ -46,7 +46,7 @@ TEST_CASE("time-out: an operation is reported at the first look after it") {
 TEST_CASE("time-out: what has ended, may take any time, or was given to a GPU is not its business") {
     const TimeOut time_out(2, "an option");
     const auto overdue = [&](OperationKind kind, double ended) {
-        return time_out.overdue({.kind = kind, .began = 1, .ended = ended}, 1000).has_value();
+        return time_out.overdue({.began = 1, .ended = ended, .kind = kind}, 1000).has_value();
     };
     CHECK(overdue(OperationKind::file, 0));
     CHECK(overdue(OperationKind::data, 0));
@@ -57,7 +57,7 @@ TEST_CASE("time-out: what has ended, may take any time, or was given to a GPU is
 }
 
 TEST_CASE("time-out: time without looks, as of a suspended job, does not count; a look that is late does") {
-    const Operation operation = {.kind = OperationKind::message, .began = 100};
+    const Operation operation = {.began = 100, .kind = OperationKind::message};
     TimeOut suspended(4, "an option"), late(4, "an option");
     CHECK(reported_at(suspended, operation, 150, 47) > 154);
     CHECK(suspended.resumed() == 150);
@@ -68,7 +68,7 @@ TEST_CASE("time-out: time without looks, as of a suspended job, does not count; 
 
 TEST_CASE("time-out: another one counts from the next look on") {
     TimeOut time_out(300, "of the start");
-    const Operation operation = {.kind = OperationKind::driver, .began = 0};
+    const Operation operation = {.began = 0, .kind = OperationKind::driver};
     CHECK_FALSE(time_out.overdue(operation, 200));
     time_out.set(100, "of steps");
     CHECK(time_out.overdue(operation, 200) == 200.0);
