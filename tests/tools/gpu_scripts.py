@@ -115,7 +115,8 @@ class Bench(Script):
 
     def run_script(self, *cases, **environment):
         done = subprocess.run([ROOT / "bench/gpu.sh", self.folder, *cases], capture_output=True, text=True,
-                              env=dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny", **environment))
+                              env=dict(os.environ, OUT=str(self.folder), COEUS_GPU_BENCH="tiny",
+                                       **{"COEUS_GPU_SECONDS": "4700"} | environment))
         self.assertEqual(done.stderr, "")
         report = json.loads((self.folder / "gpu-bench/gpu-bench.json").read_text())
         self.assertIn((self.folder / "gpu-bench/gpu-bench.md").read_text(), done.stdout)
