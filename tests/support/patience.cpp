@@ -68,7 +68,7 @@ double patience(double seconds) {
 }
 
 int64_t whole_patience(double seconds) {
-    return int64_t(std::ceil(patience(seconds)));
+    return std::max<int64_t>(1, std::llround(patience(seconds)));
 }
 
 void wait_until(const std::string& what, const std::function<bool()>& is_so) {

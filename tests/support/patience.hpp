@@ -15,7 +15,7 @@ namespace coeus::test {
 /// else times what the machine shows at this moment: how long a piece of work takes, and how many processes
 /// want each core (1 to 30).
 double patience(double seconds);
-/// The same, rounded up: for options that are whole seconds.
+/// The same in whole seconds, for options; 1 at least.
 int64_t whole_patience(double seconds);
 
 /// Asks until it is so, where nothing tells of it (a scheduler's jobs); FAILs after patience(120), naming
