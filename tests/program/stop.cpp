@@ -47,11 +47,14 @@ const Phase phases[] = {
      .says = "Stopped by SIGUSR1: before the first step; nothing was lost",
      .before = "Training starts"},
     {.name = "accumulation",
-     .moments = moments_of("rank=1 step=3", {0, 20, 60, 110}),
+     // the main thread's, and, far from both ends of the step, those of the thread that gathers ahead of it
+     .moments =
+         moments_of("rank=1 step=3", {0, 9}) + moments_of("rank=1 step=3 operation=all_gather", {20, 40}),
      .says = "Stopped at step 2 of 6 by SIGUSR1: saved",
      .global_batch = 64},
     {.name = "validation",
-     .moments = moments_of("rank=0 step=3", {24, 28, 32, 36}),
+     // two of them may be those of the training's next samples
+     .moments = moments_of("rank=0 step=3 operation=read_samples", {2, 10, 20, 30}),
      .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
      .options = validating},
     {.name = "saving",
