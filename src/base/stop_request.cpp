@@ -53,8 +53,8 @@ void note(int signal) {
 
 StopSignals::StopSignals() : StopSignals(nanoseconds) {}
 
-StopSignals::StopSignals(Clock clock) {
-    clock_now = clock;
+StopSignals::StopSignals(Clock now) {
+    clock_now = now;
     noted = 0;
     noted_at = 0;
     notes = &FlightRecorder::own().notes();

@@ -17,7 +17,7 @@ public:
     /// Nanoseconds, of what never goes back; called by signals' handlers.
     using Clock = int64_t (*)();
     StopSignals();
-    explicit StopSignals(Clock clock);
+    explicit StopSignals(Clock now);
     ~StopSignals();
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;
