@@ -124,7 +124,7 @@ bool wait_for_ends(const std::vector<int64_t>& processes, double seconds) {
         pollfd end = {descriptor, POLLIN, 0};
         const double left = seconds - timer.seconds();
         const int ended = left > 0 ? poll(&end, 1, int(left * 1000) + 1) : 0;
-        close(descriptor);
+        ::close(descriptor);
         if (ended <= 0) return false;
     }
     return true;
