@@ -31,10 +31,11 @@ int64_t nanoseconds() {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
+std::atomic<StopSignals::Clock> clock_now = nanoseconds;
 
 // Only what a signal's handler may call.
 void note(int signal) {
-    const int64_t now = nanoseconds();
+    const int64_t now = clock_now.load()();
     int none = 0;
     if (noted.compare_exchange_strong(none, signal)) {
         noted_at = now;
@@ -50,7 +51,10 @@ void note(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals() : StopSignals(nanoseconds) {}
+
+StopSignals::StopSignals(Clock now) {
+    clock_now = now;
     noted = 0;
     noted_at = 0;
     notes = &FlightRecorder::own().notes();

@@ -33,11 +33,12 @@ double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seco
     const double flops = 2.0 * double(probe_size) * double(probe_size) * double(probe_size);
     double best = 0;
     kernels.gemm(probe, d, a, transposed(b), {});  // makes the library's plan
-    for (const Timer all; all.seconds() < seconds;) {
+    const Timer all;
+    do {  // once at least, however long other processes had this core
         const Timer one;
         kernels.gemm(probe, d, a, transposed(b), {});
         best = std::max(best, flops / one.seconds());
-    }
+    } while (all.seconds() < seconds);
     return best;
 }
 

@@ -24,6 +24,7 @@ std::atomic<int64_t> collectives = 0;
 std::atomic<int64_t> collective_bytes = 0;  // that this rank has afterwards
 std::atomic<int64_t> messages = 0, message_bytes = 0;
 std::atomic<int64_t> files_opened = 0, bytes_read = 0;
+std::atomic<int64_t> looks = 0;  // of the watchdog for news of other hosts: as many as seconds, not files
 std::array<std::atomic<bool>, 4096> is_counted;  // by descriptor
 std::atomic<int64_t> bytes_held = 0;             // by objects of C++; MPI and HDF5 are C
 std::atomic<int64_t> bytes_held_at_last_collective = 0;
@@ -56,7 +57,9 @@ int note_opened(const char* path, int descriptor) {
     if (descriptor < 0 || descriptor >= int(is_counted.size())) return descriptor;
     const bool counts = below != nullptr && std::strncmp(path, below, std::strlen(below)) == 0;
     is_counted[size_t(descriptor)] = counts;
-    if (counts) ++files_opened;
+    const char* const name = std::strrchr(path, '/');
+    const bool is_look = name != nullptr && std::strcmp(name, "/events") == 0;
+    if (counts) ++(is_look ? looks : files_opened);
     return descriptor;
 }
 
@@ -86,6 +89,7 @@ void write_counts() {
                                std::pair("messages", messages.load()),
                                std::pair("message_bytes", message_bytes.load()),
                                std::pair("files_opened", files_opened.load()),
+                               std::pair("looks", looks.load()),
                                std::pair("bytes_read", bytes_read.load()),
                                std::pair("bytes_held", bytes_held_at_last_collective.load())};
     char path[4096];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A target without libFuzzer: its seeds, then random changes of them, or the files named as arguments, such
-// as a finding of `make fuzz`. An input that ends the process, or takes a second, is left in the folder
-// where it runs.
+// as a finding of `make fuzz`. An input that ends the process, or takes long, is left in the folder where
+// it runs.
 #include "coeus/base/random.hpp"
 #include "target.hpp"
 
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using namespace coeus;
 namespace {
 
 constexpr uint64_t inputs = 500;
-constexpr unsigned most_seconds = 10;  // of an input
+constexpr time_t most_seconds = 10;  // of the processor, for an input
 constexpr rlim_t most_memory = rlim_t(8) << 30;
 
 /// Random numbers of one input.
@@ -74,7 +75,8 @@ int main(int argc, char** argv) {
         if (number >= seeds.size())
             for (uint64_t changes = 1 + draw(4); changes > 0; --changes) change(input, draw);
         std::ofstream(kept, std::ios::binary) << input;
-        alarm(most_seconds);
+        const itimerval most = {{0, 0}, {most_seconds, 0}};
+        setitimer(ITIMER_PROF, &most, nullptr);
         fuzz::check_input(input);
     }
     std::remove(kept.c_str());

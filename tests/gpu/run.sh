@@ -36,7 +36,8 @@ export CUDA_VISIBLE_DEVICES="${all_gpus%%,*}"
 [ -n "$CUDA_VISIBLE_DEVICES" ] || CUDA_VISIBLE_DEVICES=0
 
 passed=0 failed=0 parts=
-end=$(($(date +%s) + ${COEUS_GPU_SECONDS:-470}))
+seconds=${COEUS_GPU_SECONDS:-470}
+end=$(($(date +%s) + seconds))
 
 is_wanted() { case " $wanted " in *" $1 "* | " all ") ;; *) return 1 ;; esac }
 
@@ -51,6 +52,7 @@ leave_out() { ! is_wanted "$1" || note "$1" 0 0 0 "left out: $2"; } # leave_out 
 part() { # part NAME SECONDS "what starts it" PROGRAM [ARGUMENT ...]: the cases of a Catch2 program
     name=$1 limit=$2 starter=$3 program=$4
     shift 4
+    [ "$seconds" -le 470 ] || limit=$((limit * seconds / 470)) # who gives more of it has a slower machine
     is_wanted "$name" || return 0
     begin=$(date +%s)
     [ "$limit" -le $((end - begin)) ] || limit=$((end - begin))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that save every step are killed at random moments: one process, one of two ranks or both, mpirun. The
+// Runs that save every step are killed at random places: one process, one of two ranks or both, mpirun. The
 // same line goes on from a whole checkpoint, not older than the last one that was reported, and ends with the
 // figures of a run that nobody disturbed.
 #include "coeus/base/clock.hpp"
@@ -9,8 +9,14 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/types.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
 #include <regex>
+#include <thread>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -29,21 +35,45 @@ std::string quoted(const Arguments& arguments) {
     return line;
 }
 
-// The shell line of a run whose victim is killed after so many seconds.
-std::string killed_line(Victim victim, double seconds, const Arguments& arguments) {
-    const std::string kill = fmt::format("timeout --signal=KILL {:.3f} ", seconds),
-                      run = COEUS_PROGRAM + quoted(arguments),
+// The shell line of a run whose victims say who they are.
+std::string line_of(Victim victim, const Arguments& arguments) {
+    const std::string run = COEUS_PROGRAM + quoted(arguments), said = saying_who + " ",
                       mpirun = "mpirun --oversubscribe --bind-to none ";
     // mpirun of Open MPI 4.1 itself may never return where its ranks die as they start (seen once in 200)
-    const std::string patient = "timeout --signal=KILL 120 " + mpirun;
+    const std::string patient = fmt::format("timeout --signal=KILL {} {}", whole_patience(120), mpirun);
     switch (victim) {
-        case Victim::process: return kill + run;
-        case Victim::mpirun: return kill + mpirun + "-n 2 " + run;
-        case Victim::rank_0: return patient + "-n 1 " + kill + run + " : -n 1 " + run;
-        case Victim::both_ranks: return patient + "-n 2 " + kill + run;
-        case Victim::rank_1: return patient + "-n 1 " + run + " : -n 1 " + kill + run;
+        case Victim::process: return said + run;
+        case Victim::mpirun: return said + mpirun + "-n 2 " + run;
+        case Victim::rank_0: return patient + "-n 1 " + said + run + " : -n 1 " + run;
+        case Victim::both_ranks: return patient + "-n 2 " + said + run;
+        case Victim::rank_1: return patient + "-n 1 " + run + " : -n 1 " + said + run;
     }
     return "";
+}
+
+// Where in a run: after how many lines of its output, and how much of a usual line's time later.
+struct Moment {
+    int lines;
+    double rest;
+};
+
+// A run whose victims are killed there, or as soon as there are any.
+Outcome run_killed(Victim victim, const Moment& moment, double seconds_of_line, const Arguments& arguments) {
+    const size_t wanted = victim == Victim::both_ranks ? 2 : 1;
+    std::vector<int64_t> victims_alive;
+    int lines = 0;
+    return run_shell(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
+        "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
+            line_of(victim, arguments) + " < /dev/null",
+        [&, is_done = false](const std::string& line) mutable {
+            if (const int64_t process = process_said_in(line)) victims_alive.push_back(process);
+            if (is_done || lines++ < moment.lines || victims_alive.size() < wanted) return;
+            is_done = true;
+            // by chance, and nothing depends on how long it is
+            std::this_thread::sleep_for(std::chrono::duration<double>(moment.rest * seconds_of_line));
+            for (const int64_t process : victims_alive) kill(pid_t(process), SIGKILL);
+        });
 }
 
 // The largest step in "Saved .../step-00000012.h5" lines, 0 where there is none.
@@ -63,8 +93,9 @@ void campaign(int rounds, uint64_t seed) {
         "--checkpoint.enable",           "--checkpoint.interval=1",  "--training.global_batch_size=4",
         "--training.local_batch_size=2", "--training.dtype=float64", steps(40)};
     const Timer timer;
-    train_tiny(folder / "undisturbed", folder / "tokens.h5", saving, 2);
-    const double seconds = timer.seconds();
+    const Outcome undisturbed = train_tiny(folder / "undisturbed", folder / "tokens.h5", saving, 2);
+    const auto lines = double(lines_of(undisturbed.output).size());
+    const double seconds_of_line = timer.seconds() / lines;
     const std::vector<double> losses = read_metrics(folder / "undisturbed").losses();
     const RandomStream random(seed, "moments of a crash");
     int stopped = 0;
@@ -77,14 +108,13 @@ void campaign(int rounds, uint64_t seed) {
             tiny_run(run, folder / "tokens.h5",
                      saving + Arguments{std::string("--checkpoint.async_mode=") + mode,
                                         fmt::format("--checkpoint.files={}", files)});
-        const double moment = seconds * random.uniform(uint64_t(round));
-        const Outcome killed = run_shell(
-            "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
-            "XDG_CACHE_HOME='" COEUS_TEST_CACHE "'; " +
-            killed_line(victim, moment, arguments) + " < /dev/null");
-        REQUIRE(processes_left(run, 60) == "");  // nothing may be of the run when it is started again
+        const double place = lines * random.uniform(uint64_t(round));
+        const Moment moment = {int(place), place - std::floor(place)};
+        const Outcome killed = run_killed(victim, moment, seconds_of_line, arguments);
+        // nothing may be left of the run when it is started again
+        REQUIRE(processes_left(run, patience(60)) == "");
         const Outcome resumed = run_coeus(arguments, 2);
-        CAPTURE(round, mode, files, moment, killed.output, resumed.output);
+        CAPTURE(round, mode, files, place, killed.output, resumed.output);
         stopped += killed.exit_code != 0;
         REQUIRE(resumed.exit_code == 0);
         if (const int64_t saved = last_saved(killed.output); saved > 0 && saved < 40) {

@@ -119,9 +119,10 @@ TEST_CASE("program: what a guard did is not forgotten where a stop comes before 
     const fs::path data = write_data(folder, 14 * batch, 14 * batch + 2);
     const Arguments skipping = guarded + Arguments{action("skip")};
     train_tiny(folder / "whole", data, skipping, 2);
-    // a signal in the step that takes the place of the one that was skipped
-    const Outcome stopped = run_coeus(tiny_run(folder / "parts", data, skipping), 2,
-                                      {{"COEUS_FAULT", "signal rank=0 step=15 after=50"}});
+    // a signal as the step begins that takes the place of the one that was skipped
+    const Outcome stopped =
+        run_coeus(tiny_run(folder / "parts", data, skipping), 2,
+                  {{"COEUS_FAULT", "signal rank=0 step=15 operation=wait_for_the_next_batch after=1"}});
     INFO(stopped.output);
     CHECK(stopped.exit_code == 75);
     CHECK_THAT(stopped.output, Contains("are passed over") && Contains("Stopped at step 14 of 20"));

@@ -2,12 +2,16 @@
 // Runs that are asked to end by a signal at any moment, or by the end of their time: exit code 75, saved
 // where a step was done, and the same line goes on to the figures of a run that nobody disturbed.
 #include "coeus/base/random.hpp"
+#include "coeus/base/stop_request.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
 
+#include <sys/types.h>
+
 #include <csignal>
+#include <ctime>
 #include <fstream>
 #include <regex>
 
@@ -19,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a signal meets: in one run behind so many operations (COEUS_FAULT), in others by chance.
+// What a signal meets: in one run after so many operations (COEUS_FAULT), in others by chance.
 struct Phase {
     const char* name;
     std::vector<std::string> moments;
     const char* says;  // of a run that is stopped there
     Arguments options = {};
     int global_batch = 4;
-    double within = 2;  // seconds after the start that a signal may come
+    const char* before = "";  // a line of the output: a signal by chance comes before it
 };
 
 std::vector<std::string> moments_of(const std::string& where, const std::vector<int>& after) {
@@ -41,13 +45,16 @@ const Phase phases[] = {
     {.name = "the start",
      .moments = moments_of("rank=1 step=0", {0, 5, 12, 20}),
      .says = "Stopped by SIGUSR1: before the first step; nothing was lost",
-     .within = 0.5},
+     .before = "Training starts"},
     {.name = "accumulation",
-     .moments = moments_of("rank=1 step=3", {0, 20, 60, 110}),
+     // the main thread's, and, far from both ends of the step, those of the thread that gathers ahead of it
+     .moments =
+         moments_of("rank=1 step=3", {0, 9}) + moments_of("rank=1 step=3 operation=all_gather", {20, 40}),
      .says = "Stopped at step 2 of 6 by SIGUSR1: saved",
      .global_batch = 64},
     {.name = "validation",
-     .moments = moments_of("rank=0 step=3", {24, 28, 32, 36}),
+     // two of them may be those of the training's next samples
+     .moments = moments_of("rank=0 step=3 operation=read_samples", {2, 10, 20, 30}),
      .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
      .options = validating},
     {.name = "saving",
@@ -60,14 +67,18 @@ const Phase phases[] = {
      .options = {"--checkpoint.interval=1", "--checkpoint.async_mode=async"}},
 };
 
-// A signal so many seconds after the start; mpirun passes it on.
-Outcome run_signalled(const char* signal, double seconds, const Arguments& arguments, int ranks) {
-    return run_shell(coeus_line(
-        arguments, ranks, {}, fmt::format("timeout --preserve-status --signal={} {:.3f}", signal, seconds)));
-}
-
-bool dies_of(const std::string& signal, int exit_code) {
-    return exit_code == 128 + (signal == "USR1" ? SIGUSR1 : SIGUSR2);
+// A signal after so many lines of the output; mpirun passes it on. Steps are so slow that it comes before the
+// last one.
+Outcome run_signalled(int signal, int64_t lines, const Arguments& arguments, int ranks) {
+    int64_t process = 0;
+    return run_shell(
+        coeus_line(arguments, ranks,
+                   {{"COEUS_FAULT", fmt::format("slow rank=0 step=1 seconds={:.3f}", patience(0.02))}},
+                   saying_who),
+        [&](const std::string& line) {
+            if (process == 0) process = process_said_in(line);
+            if (lines-- == 0 && process > 0) kill(pid_t(process), signal);
+        });
 }
 
 Arguments options_of(const Phase& phase, int64_t number_of_steps) {
@@ -105,13 +116,17 @@ void stop_by_chance(int rounds, uint64_t seed) {
     for (size_t p = 0; p < std::size(phases); ++p) {
         const Phase& phase = phases[p];
         const Arguments options = options_of(phase, 60);
-        train_tiny(folder / "undisturbed", folder / "tokens.h5", options, 2);
+        const Outcome undisturbed = train_tiny(folder / "undisturbed", folder / "tokens.h5", options, 2);
+        const std::string& all_lines = undisturbed.output;
+        const size_t before = *phase.before ? all_lines.find(phase.before) : all_lines.size();
+        REQUIRE(before != std::string::npos);
+        const int lines = 1 + count_of("\n", all_lines.substr(0, before));
         const std::vector<double> losses = read_metrics(folder / "undisturbed").losses();
         for (int round = 0; round < rounds; ++round) {
             const fs::path run = folder / "run";
             const Arguments arguments = tiny_run(run, folder / "tokens.h5", options);
-            const double moment = phase.within * random.uniform(uint64_t(round) * std::size(phases) + p);
-            const char* const signal = round % 2 == 0 ? "USR1" : "USR2";
+            const auto moment = int64_t(lines * random.uniform(uint64_t(round) * std::size(phases) + p));
+            const int signal = round % 2 == 0 ? SIGUSR1 : SIGUSR2;
             const int ranks = (round + int(p)) % 3;  // 0: without mpirun
             const Outcome first = run_signalled(signal, moment, arguments, ranks);
             CAPTURE(phase.name, round, moment, signal, ranks, first.output);
@@ -119,14 +134,15 @@ void stop_by_chance(int rounds, uint64_t seed) {
             const bool before_all = first.output.find("Stopp") == std::string::npos;
             if (first.exit_code == 75) {
                 ++stopped;
-                CHECK_THAT(first.output, Contains("Stopped") && Contains(std::string("SIG") + signal));
+                CHECK_THAT(first.output, Contains("Stopped") && Contains(text_of(signal)));
                 std::smatch at;
                 if (std::regex_search(first.output, at, std::regex("Stopped at step ([0-9]+) of 60")) &&
                     std::stoi(at[1]) > 0)
                     CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
             } else {
-                CHECK((first.exit_code == 0 || (before_all && dies_of(signal, first.exit_code))));
+                CHECK((first.exit_code == 0 || (before_all && first.exit_code == 128 + signal)));
             }
+            REQUIRE(processes_left(run, patience(60)) == "");
             check_whole_files(run);
             const Outcome second = run_coeus(arguments, ranks);
             CAPTURE(second.output);
@@ -201,24 +217,30 @@ TEST_CASE("A run that is asked to end while it tokenizes goes on there") {
 TEST_CASE("A run whose job ends before it could be saved says so, and keeps the last checkpoint") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
-    // far away at first; once `near` is there, before a save could be done
-    write_file(folder / "squeue", "#!/bin/sh\n[ -e '" + (folder / "near").string() +
-                                      "' ] && expr $(date +%s) + 1 || expr $(date +%s) + 3600\n");
+    // far away at first; after the first save too near for another one
+    const fs::path end = folder / "end";
+    const auto job_ends_in = [&](int64_t seconds) {
+        write_file(end, fmt::format("{}\n", int64_t(std::time(nullptr)) + seconds));
+    };
+    job_ends_in(86400);
+    write_file(folder / "squeue", "#!/bin/sh\nread -r end < '" + end.string() + "' && echo $end\n");
     fs::permissions(folder / "squeue", fs::perms::owner_all);
     const fs::path run = folder / "run";
     // its first save takes seconds
     const std::string before = "PATH='" + folder.path().string() +
-                               "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02'";
+                               "':$PATH SLURM_JOB_ID=17 COEUS_FAULT='slow_disk rank=0 step=1 seconds=0.02' " +
+                               saying_who;
     const Arguments arguments = tiny_run(
         run, folder / "tokens.h5",
         {"--checkpoint.enable", "--checkpoint.interval=1000000", "--checkpoint.enable_first_step_checkpoint",
          "--checkpoint.walltime_margin=0", "--checkpoint.last_save_model_only=false", steps(1'000'000)});
-    const std::string until_saved =
-        "until [ -e '" + (run / checkpoint_of(1)).string() + "' ]; do sleep 0.1; done";
-    const Outcome outcome =
-        run_shell(coeus_line(arguments, 0, {}, before) + " & pid=$!; " + until_saved + "; touch '" +
-                  (folder / "near").string() + "'; kill -USR1 $(pgrep -f '^" COEUS_PROGRAM " .*" +
-                  run.string() + "'); wait $pid");
+    int64_t process = 0;
+    const Outcome outcome = run_shell(coeus_line(arguments, 0, {}, before), [&](const std::string& line) {
+        if (process == 0) process = process_said_in(line);
+        if (line.find("Saved " + (run / checkpoint_of(1)).string()) == std::string::npos) return;
+        job_ends_in(1);
+        if (process > 0) kill(pid_t(process), SIGUSR1);
+    });
     INFO(outcome.output);
     CHECK(outcome.exit_code == 75);
     const bool at_one = count_of("Stopped at step 1 ", outcome.output) == 1;
@@ -251,17 +273,29 @@ TEST_CASE("soak: runs asked to end at 200 moments go on", "[.soak]") {
 TEST_CASE("A run ends before its time is over") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17), .documents = {0, 80 * 17}});
-    const Arguments arguments = tiny_run(
-        folder / "run", folder / "tokens.h5",
-        {"--checkpoint.enable", steps(1'000'000), "--training.max_wall_time=00:06",
-         "--checkpoint.walltime_margin=1", "--checkpoint.interval=1000000", "--metrics.log_freq=1000"});
-    const Outcome out = run_coeus(arguments, 2);
+    const auto arguments_of = [&](int64_t seconds, int64_t margin) {
+        return tiny_run(folder / "run", folder / "tokens.h5",
+                        {"--checkpoint.enable", steps(1'000'000), "--checkpoint.interval=1000000",
+                         "--metrics.log_freq=1000",
+                         fmt::format("--training.max_wall_time={:02}:{:02}", seconds / 60, seconds % 60),
+                         fmt::format("--checkpoint.walltime_margin={}", margin)});
+    };
+    // twice as long until it is more than this machine needs for a start
+    int64_t seconds = 2;
+    Outcome out;
+    do {
+        seconds *= 2;
+        REQUIRE(seconds < 2000);
+        out = run_coeus(arguments_of(seconds, 1), 2);
+        CAPTURE(out.output);
+        REQUIRE(out.exit_code == 75);
+        CHECK_THAT(out.output, Contains("by the end of the job's time"));
+    } while (count_of(": before the first step", out.output) > 0);
     CAPTURE(out.output);
-    CHECK(out.exit_code == 75);
     CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same line goes on from"));
     CHECK(list_checkpoints((folder / "run/checkpoint").string()).size() == 1);
     SECTION("that is over at once") {
-        const Outcome again = run_coeus(arguments + Arguments{"--checkpoint.walltime_margin=60"}, 2);
+        const Outcome again = run_coeus(arguments_of(seconds, seconds + 60), 2);
         CAPTURE(again.output);
         CHECK(again.exit_code == 75);
         CHECK_THAT(again.output, Contains("Stopped by the end of the job's time: before the first step"));
@@ -272,8 +306,9 @@ TEST_CASE("A run ends before its time is over") {
         fs::permissions(folder / "squeue", fs::perms::owner_all);
         const Arguments anew =
             tiny_run(folder / "slurm", folder / "tokens.h5", {"--checkpoint.enable", steps(1'000'000)});
-        const Outcome told = run_shell(coeus_line(
-            anew, 0, {}, "PATH='" + folder.path().string() + "':$PATH SLURM_JOB_ID=17 timeout 60"));
+        const Outcome told = run_shell(coeus_line(anew, 0, {},
+                                                  fmt::format("PATH='{}':$PATH SLURM_JOB_ID=17 timeout {}",
+                                                              folder.path().string(), whole_patience(60))));
         CAPTURE(told.output);
         CHECK(told.exit_code == 75);
         CHECK_THAT(told.output, Contains("by the end of the job's time"));

@@ -81,10 +81,12 @@ std::string processes_left(const fs::path& dump_folder, double seconds) {
     // the shell that asks is not among them
     const std::string find = "pgrep -f '[j]ob.dump_folder=" + dump_folder.string() + "( |$)'";
     const Timer timer;
-    std::string left;
-    do left = run_shell(find).output;
-    while (!left.empty() && timer.seconds() < seconds);
-    return left;
+    while (true) {
+        const std::string left = run_shell(find).output;
+        std::vector<int64_t> processes;
+        for (const std::string& line : lines_of(left)) processes.push_back(std::stoll(line));
+        if (processes.empty() || !wait_for_ends(processes, seconds - timer.seconds())) return left;
+    }
 }
 
 std::vector<double> MetricLines::losses() const {

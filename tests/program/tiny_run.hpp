@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/io/checkpoint.hpp"
+#include "support/patience.hpp"
 #include "support/support.hpp"
 
 #include <fmt/core.h>

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/cluster.hpp"
 
-#include "coeus/base/clock.hpp"
-
 #include <catch2/catch.hpp>
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 
 namespace coeus::test {
 
@@ -67,16 +64,9 @@ bool slurm_is_here() {
     return false;
 }
 
-void wait_until(const std::string& what, const std::function<bool()>& is_so) {
-    const Timer timer;
-    while (!is_so()) {
-        if (timer.seconds() > 120) FAIL("waited in vain: " << what);
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-}
-
 Cluster::Cluster(int nodes) {
-    const Outcome up = run_shell(fmt::format("{} up {} {} 1", script, folder_.path().string(), nodes));
+    const Outcome up = run_shell(
+        fmt::format("PATIENCE={} {} up {} {} 1", whole_patience(1), script, folder_.path().string(), nodes));
     INFO(up.output);
     REQUIRE(up.exit_code == 0);
     // in case that this process is killed
@@ -88,7 +78,7 @@ Cluster::Cluster(int nodes) {
 }
 
 Cluster::~Cluster() {
-    run_shell(fmt::format("{} down {}", script, folder_.path().string()));
+    run_shell(fmt::format("PATIENCE={} {} down {}", whole_patience(1), script, folder_.path().string()));
 }
 
 Outcome Cluster::run(const std::string& command) const {

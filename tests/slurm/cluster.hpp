@@ -12,9 +12,6 @@ namespace coeus::test {
 /// COEUS_REQUIRE_GOLDEN=1 it fails. Use: `if (!slurm_is_here()) return;`
 bool slurm_is_here();
 
-/// Asks until it is so; FAILs after two minutes, naming what was waited for.
-void wait_until(const std::string& what, const std::function<bool()>& is_so);
-
 class Cluster {
 public:
     /// Brought up with so many nodes n1, n2, ... of one CPU, so that each job has nodes of its own.

@@ -5,17 +5,19 @@
 #   cluster.sh up FOLDER NODES CPUS   brings it up in FOLDER; its commands (sbatch, srun, ...) need SLURM_CONF=FOLDER/slurm.conf
 #   cluster.sh down FOLDER            cancels its jobs and ends its daemons
 # Partitions: low (the default; its jobs are preempted with 5 seconds of grace and queued again) and high (preempts).
+# PATIENCE=N: times and time-outs are N times as long.
 # Packages: munge, slurm-wlm.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin # where Debian has the daemons
-patience=20                # seconds, for everything that is waited for
+times=${PATIENCE:-1}       # as long as on an idle machine, on a slow or busy one
+patience=$((20 * times))   # seconds, for everything that is waited for
 
 fail() {
     echo "cluster.sh: $*" >&2
     exit 1
 }
 
-until_true() { # SECONDS COMMAND...: whether it succeeds within them
+until_true() { # SECONDS COMMAND...: whether it succeeds within them; Slurm tells nobody
     local end=$((SECONDS + $1 + 1))
     shift
     until "$@"; do
@@ -56,7 +58,7 @@ SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
 AuthType=auth/munge
 # a job that is queued again waits until its credential has expired
-AuthInfo=socket=$folder/run/munge.sock,cred_expire=5
+AuthInfo=socket=$folder/run/munge.sock,cred_expire=$((3 + 2 * times))
 CredType=cred/munge
 SlurmUser=$user
 SlurmdUser=$user
@@ -81,14 +83,15 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min
 MpiDefault=pmix
 ReturnToService=2
 JobRequeue=1
-KillWait=5
+KillWait=$((5 * times))
+MessageTimeout=$((times < 9 ? 10 * times : 90))
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-SlurmctldTimeout=30
-SlurmdTimeout=30
+SlurmctldTimeout=$((30 * times))
+SlurmdTimeout=$((30 * times))
 MailProg=/bin/true
 NodeName=n[1-$nodes] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + nodes))] CPUs=$cpus RealMemory=8000 State=UNKNOWN
-PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5
+PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=$((5 * times))
 PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 END
 }

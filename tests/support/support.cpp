@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/support.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 
 #include <catch2/catch.hpp>
 
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <poll.h>
 #include <sstream>
 
 namespace coeus::test {
@@ -93,15 +98,44 @@ std::string read_file(const fs::path& path) {
     return content.str();
 }
 
-Outcome run_shell(const std::string& command) {
+Outcome run_shell(const std::string& command, const std::function<void(const std::string& line)>& seen) {
     Outcome outcome;
     FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
     require(pipe != nullptr, "cannot start a shell");
     char buffer[4096];
-    while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, n);
+    size_t begin = 0;  // of the first line that was not handed on
+    while (true) {
+        // what is there, rather than a whole buffer
+        const ssize_t n = read(fileno(pipe), buffer, sizeof buffer);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        outcome.output.append(buffer, size_t(n));
+        for (size_t end = 0; seen && (end = outcome.output.find('\n', begin)) != std::string::npos;
+             begin = end + 1)
+            seen(outcome.output.substr(begin, end - begin));
+    }
     const int status = pclose(pipe);
     outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return outcome;
+}
+
+int64_t process_said_in(const std::string& line) {
+    const std::string words = "started as process ";
+    return line.starts_with(words) ? std::stoll(line.substr(words.size())) : 0;
+}
+
+bool wait_for_ends(const std::vector<int64_t>& processes, double seconds) {
+    const Timer timer;
+    for (const int64_t process : processes) {
+        const int descriptor = int(syscall(SYS_pidfd_open, pid_t(process), 0));
+        if (descriptor < 0) continue;  // it has ended
+        pollfd end = {descriptor, POLLIN, 0};
+        const double left = seconds - timer.seconds();
+        const int ended = left > 0 ? poll(&end, 1, int(left * 1000) + 1) : 0;
+        ::close(descriptor);
+        if (ended <= 0) return false;
+    }
+    return true;
 }
 
 namespace {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all tests share: NaN-proof comparison, temporary folders, golden files, running the program.
+// What all tests share: NaN-proof comparison, temporary folders, golden files, running the program;
+// support/patience.hpp: how long they wait.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -80,7 +82,16 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks = 0,
 Outcome run_coeus(const std::vector<std::string>& arguments, int ranks = 0,
                   const std::map<std::string, std::string>& environment = {},
                   const std::filesystem::path& folder = {});
-/// Runs a shell command.
-Outcome run_shell(const std::string& command);
+/// Runs a shell command. `seen` gets each line of its output as soon as it is there: what a test does at a
+/// moment of a run it does at a line of it.
+Outcome run_shell(const std::string& command, const std::function<void(const std::string& line)>& seen = {});
+
+/// In shell, words before a program: it says "started as process 17" as its first line.
+inline const std::string saying_who = R"(sh -c 'echo "started as process $$"; exec "$@"' sh)";
+/// Of such a line; 0: it is another one.
+int64_t process_said_in(const std::string& line);
+/// Waits for the ends of processes that are not this one's children, `seconds` at most: whether all have
+/// ended.
+bool wait_for_ends(const std::vector<int64_t>& processes, double seconds);
 
 }  // namespace coeus::test

@@ -3,6 +3,7 @@
 // looked at at safe points.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace coeus {
@@ -13,7 +14,10 @@ namespace coeus {
 /// script writes it when a signal came before there was a process to pass it on to. One at a time.
 class StopSignals {
 public:
+    /// Nanoseconds, of what never goes back; called by signals' handlers.
+    using Clock = int64_t (*)();
     StopSignals();
+    explicit StopSignals(Clock now);
     ~StopSignals();
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;

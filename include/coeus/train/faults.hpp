@@ -8,8 +8,9 @@
 //   slow                computes so long                      slow_data         reads samples so long
 //   slow_disk           writes so long                        full_disk         cannot write
 //   exit  crash  abort  error  stop                           ends, or stops, in that way
-//   signal              gets a SIGUSR1 once, behind so many operations (FlightRecorder) of that name, or
-//                       of any; a name has _ for its blanks
+//   signal              gets a SIGUSR1 once, after so many operations (FlightRecorder) of that name, or of
+//                       any of the main thread, whose number is the same in each run; a name has _ for its
+//                       blanks
 //   bit_flip            once, a bit of an element of a weight that the rank owns
 #pragma once
 

@@ -3,6 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "neighbours.hpp"
 
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -180,18 +181,23 @@ void Signals::end_crashed() const {
     heard.reported = true;
 }
 
-std::optional<CallStack> Signals::stack_of(int64_t thread, double seconds) {
+std::optional<CallStack> Signals::stack_of(int64_t thread, double seconds, double while_ready) {
     if (heard.crashed && heard.thread == thread) return heard.crash_stack;
     heard.answered = false;
     heard.asked = thread;
     if (syscall(SYS_tgkill, getpid(), pid_t(thread), SIGURG) != 0) return std::nullopt;
     const Timer timer;
     const timespec pause = {0, 1'000'000};
-    while (!heard.answered && timer.seconds() < seconds) nanosleep(&pause, nullptr);
+    const auto may_answer = [&] {
+        const double waited = timer.seconds();
+        return waited < seconds || (waited < while_ready && process_state(getpid(), thread) == 'R');
+    };
+    while (!heard.answered && may_answer()) nanosleep(&pause, nullptr);
     int64_t still = thread;
     if (!heard.answered && heard.asked.compare_exchange_strong(still, 0)) return std::nullopt;
     // it has begun to answer; where that needs a lock that the thread holds it never ends
-    while (!heard.answered && timer.seconds() < 2 * seconds) nanosleep(&pause, nullptr);
+    const double most = timer.seconds() + seconds;
+    while (!heard.answered && timer.seconds() < most) nanosleep(&pause, nullptr);
     if (!heard.answered) return std::nullopt;
     return heard.stack;
 }

@@ -11,6 +11,7 @@
 #include "meeting.hpp"
 #include "neighbours.hpp"
 #include "signals.hpp"
+#include "time_out.hpp"
 
 #include <unistd.h>
 
@@ -30,12 +31,14 @@ namespace {
 // mpirun ends the others one second after a death
 constexpr double death_patience = 0.5;  // seconds
 constexpr double stack_patience = 0.2, abort_patience = 2, log_patience = 1;
+// for all stacks of a rank whose threads are ready to run: other processes may have their cores
+constexpr double busy_patience = 1;
 constexpr double one_report = 2;  // so close together, signals of a user are one
 constexpr size_t most_calls = 24;
 
 // Until the records of other hosts are there, which the reporter opens one by one.
 double record_patience(int ranks) {
-    return 2.5 + 0.002 * ranks;
+    return 4 + 0.002 * ranks;
 }
 
 // Until the report is there.
@@ -82,8 +85,7 @@ struct Watchdog::Thread {
     Thread(const MpiRuntime& mpi, double allowed_seconds, const char* option_name)
         : neighbours(mpi),
           signals(last_patience()),
-          allowed(allowed_seconds),
-          option(option_name),
+          time_out(allowed_seconds, option_name),
           thread([this] { run(); }) {}
 
     ~Thread() {
@@ -107,19 +109,12 @@ struct Watchdog::Thread {
         // once before the first step: what a look takes of memory is there from then on
         while (!ending) {
             look();
-            signals.wait(std::clamp(allowed.load() / 10, 0.01, 1.0), neighbours.descriptor());
+            signals.wait(time_out.pause(), neighbours.descriptor());
         }
     }
 
-    // A job that was suspended as a whole goes on: what it was at has not taken that time.
-    void see_whether_stopped() {
-        const double now = steady_seconds();
-        if (last_look > 0 && now - last_look > 1 + allowed / 2) resumed = now;
-        last_look = now;
-    }
-
     void look() {
-        see_whether_stopped();
+        time_out.look(steady_seconds());
         if (const auto occasion = own_occasion()) raise(*occasion);
         if (neighbours.told() > note_of(handled, true))
             take_part({.number = neighbours.told() / 2, .ends = neighbours.told() % 2 == 1});
@@ -166,18 +161,15 @@ struct Watchdog::Thread {
     std::string overdue_text() const {
         const double now = steady_seconds();
         for (const Operation& operation : FlightRecorder::own().operations()) {
-            if (!operation.under_way() || operation.kind == OperationKind::patient ||
-                operation.kind == OperationKind::queued || operation.kind == OperationKind::graph)
-                continue;  // Watch sees to what was given to a GPU
-            const double seconds = now - std::max(operation.began, resumed.load());
-            if (seconds <= allowed + operation.allowance) continue;
+            const std::optional<double> seconds = time_out.overdue(operation, now);
+            if (!seconds) continue;
             const RankState state = state_of(FlightRecorder::own(), now);
             for (const RankState::Entry& entry : state.entries)
                 if (entry.under_way && entry.thread == operation.thread &&
                     entry.name == operation.name.data())
                     return fmt::format("Rank {}: {} has not ended after {:.1f} s ({} = {:.0f}{}).",
-                                       neighbours.rank(), entry.text(), seconds, option.load(),
-                                       allowed.load(),
+                                       neighbours.rank(), entry.text(), *seconds, time_out.option(),
+                                       time_out.seconds(),
                                        operation.allowance >= 1
                                            ? fmt::format(", and {:.0f} for its bytes", operation.allowance)
                                            : "");
@@ -185,7 +177,8 @@ struct Watchdog::Thread {
         return "";
     }
 
-    RankState own_state() {
+    // `busy`: that many seconds more for threads that wait for a core.
+    RankState own_state(double busy) {
         RankState state = state_of(FlightRecorder::own(), steady_seconds());
         state.rank = neighbours.rank();
         state.host = neighbours.host_of(state.rank);
@@ -199,10 +192,13 @@ struct Watchdog::Thread {
             }
         }
         std::set<int64_t> threads;
+        const Timer timer;
         const auto add_stack = [&](int64_t number) {
             constexpr size_t most = 3;
             if (threads.size() < most && threads.insert(number).second)
-                state.stacks.push_back(stack_state(number, signals.stack_of(number, stack_patience)));
+                state.stacks.push_back(stack_state(
+                    number,
+                    signals.stack_of(number, stack_patience, stack_patience + busy - timer.seconds())));
         };
         add_stack(state.pid);
         if (const auto crash = signals.crash()) {
@@ -260,12 +256,12 @@ struct Watchdog::Thread {
             states[rank] = std::move(state);
             there[rank] = true;
         };
-        const RankState own = own_state();
+        const bool is_short = occasion.kind == HangOccasion::Kind::death;
+        const RankState own = own_state(is_short ? 0 : busy_patience);
         const Meeting* others = meeting();
         if (others) others->write(event, own);
         take(own);
-        const double patience =
-            occasion.kind == HangOccasion::Kind::death ? death_patience : record_patience(int(ranks));
+        const double patience = is_short ? death_patience : record_patience(int(ranks));
         const Timer timer;
         while (true) {
             for (RankState& state : neighbours.that_cannot_answer())
@@ -289,7 +285,7 @@ struct Watchdog::Thread {
         if (event.ends) end_within(last_patience());
         const Meeting* others = meeting();
         if (others) {
-            others->write(event.number, own_state());
+            others->write(event.number, own_state(busy_patience));
             others->write_for(event.number, neighbours.that_cannot_answer());
         }
         last_report = steady_seconds();
@@ -369,15 +365,12 @@ struct Watchdog::Thread {
     std::unique_ptr<Meeting> meeting_;
     std::string gpu;
     std::optional<HangOccasion> noticed;
-    std::atomic<double> allowed;
-    std::atomic<const char*> option;
+    TimeOut time_out;
     std::atomic<bool> ending = false;
     std::atomic<int64_t> handled = 0;  // the last event
     bool alone = false;                // with that event: there was no answer from the meeting place
     size_t looks = 0;
     double last_report = -1e9;
-    double last_look = 0;
-    std::atomic<double> resumed = 0;
     std::thread thread;  // last: everything else exists before it runs
 };
 
@@ -443,7 +436,7 @@ Watch& Watchdog::nccl() {
         .fail = [this](const std::string& message) {
             thread_->notice(HangOccasion::Kind::overdue, message);
         }});
-    nccl_->allow(thread_->allowed, thread_->option.load());
+    nccl_->allow(thread_->time_out.seconds(), thread_->time_out.option());
     nccl_->start();
     return *nccl_;
 }
@@ -455,12 +448,12 @@ void Watchdog::begin_step(int64_t step) {
 
 void Watchdog::end_step(double seconds) {
     // suspended meanwhile, it says nothing of others
-    if (thread_->resumed < step_began_) last_steps_[steps_ended_++ % last_steps_.size()] = seconds;
+    if (thread_->time_out.resumed() < step_began_) last_steps_[steps_ended_++ % last_steps_.size()] = seconds;
     if (std::exchange(first_step_done_, true)) return;
     constexpr const char* option = "comm.train_timeout_seconds";
-    thread_->option = option;
-    thread_->allowed = double(options_.train_timeout_seconds);
-    if (nccl_) nccl_->allow(thread_->allowed, option);
+    const auto allowed = double(options_.train_timeout_seconds);
+    thread_->time_out.set(allowed, option);
+    if (nccl_) nccl_->allow(allowed, option);
 }
 
 double Watchdog::slowest_step() const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/stop_request.hpp"
 
-#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "support/support.hpp"
 
@@ -10,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdint>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -19,7 +20,7 @@ TEST_CASE("a signal is noted, the first of several, and forgotten at the end") {
     CHECK(stop_request() == 0);
     end_if_requested("nothing came");
     {
-        const StopSignals signals;
+        const StopSignals signals([] { return int64_t(1); });
         CHECK(stop_request() == 0);
         raise(SIGUSR1);
         raise(SIGTERM);  // of the same notice: a launcher and a scheduler both passed it on
@@ -59,18 +60,26 @@ TEST_CASE("a request from before the process began is one, and its signal is sti
 }
 
 TEST_CASE("a second signal ends the process at once with exit code 75") {
+    static std::atomic<int64_t> now = 1'000'000'000;  // by the clock of the signals
+    int pipe_ends[2];
+    REQUIRE(pipe(pipe_ends) == 0);
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        const StopSignals signals;
+        const StopSignals signals([] { return now.load(); });
         close(STDERR_FILENO);
         raise(SIGUSR1);
-        const Timer timer;
-        while (timer.seconds() < 1.1) {
-        }
+        now += 999'999'999;
+        raise(SIGUSR1);  // of the same notice still
+        if (write(pipe_ends[1], "!", 1) != 1) _exit(1);
+        ++now;
         raise(SIGUSR1);
         _exit(1);
     }
+    close(pipe_ends[1]);
+    char still_there = 0;
+    CHECK(read(pipe_ends[0], &still_there, 1) == 1);
+    close(pipe_ends[0]);
     int status = 0;
     waitpid(child, &status, 0);
     CHECK(WIFEXITED(status));

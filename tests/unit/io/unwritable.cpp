@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places that cannot take a checkpoint, found at once or beside the training: the run is told, nothing
 // half-written remains and the newest good checkpoint stands.
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "support/checkpoint_state.hpp"
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -64,6 +66,27 @@ std::string error_of_save(const Checkpoint& checkpoint, const CheckpointState& s
     CHECK(WIFEXITED(status));
     return message;
 }
+
+/// While it lives, other threads come to no write until they are let go.
+class HeldWrites final : public OperationFault {
+public:
+    HeldWrites() { FlightRecorder::own().set_fault(this); }
+    ~HeldWrites() override {
+        let_go();
+        FlightRecorder::own().set_fault(nullptr);
+    }
+    void let_go() {
+        held_ = false;
+        held_.notify_all();
+    }
+    bool leaves_out(const char*, OperationKind) override { return false; }
+    void entered(const char*, OperationKind) override {
+        if (gettid() != getpid()) held_.wait(true);
+    }
+
+private:
+    std::atomic<bool> held_ = true;
+};
 
 }  // namespace
 
@@ -147,10 +170,12 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     beside.begin(record_of(1));
     beside.finish();
+    HeldWrites held;
     beside.begin(record_of(2));
     std::string message;
     {
         const test::FullDisk full;
+        held.let_go();
         try {
             while (!beside.poll()) {
             }
