@@ -83,7 +83,7 @@ sanitize:
 	@tools/deps.sh build test
 	@$(call configure,build-asan,asan-ubsan)
 	@cmake --build --preset asan-ubsan --target coeus_unit_tests
-	@tools/test.sh build-asan --label-regex unit
+	@tools/test.sh build-asan --tests-regex '^unit/'
 
 # OpenMP's own library is not instrumented, so kernels would give false alarms
 sanitize-threads:

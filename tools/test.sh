@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a build folder: test.sh FOLDER [ctest options]. Ends with ctest's summary.
+# Runs the tests of a build folder: test.sh FOLDER [ctest options]. Ends with ctest's summary, and with how many tests
+# were skipped and why.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$1
@@ -11,4 +12,9 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yi
 export OMP_WAIT_POLICY=passive # idle threads sleep, since tests run side by side
 export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-exec ctest --test-dir "$folder" -j "$(nproc)" --output-on-failure --no-tests=error "$@" </dev/null
+rm -f "$folder/Testing/tests.xml"
+code=0
+ctest --test-dir "$folder" -j "$(nproc)" --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
+    </dev/null || code=$?
+python3 -B tools/skipped.py "$folder" || : # the code is that of the tests
+exit $code

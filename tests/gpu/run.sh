@@ -71,10 +71,16 @@ part() { # part NAME SECONDS "what starts it" PROGRAM [ARGUMENT ...]: the cases 
     if [ -z "$good" ]; then
         good=$(count '^test cases:.*| *\([0-9]*\) passed.*') bad=$(count '^test cases:.*| *\([0-9]*\) failed.*')
     fi
+    if [ $code = 77 ]; then # tests/support/skip.hpp: all of it was skipped
+        leave_out "$name" "$(count '^skipped: \(.*\)' | sed "s/[\"\\\\]/'/g")"
+        return
+    fi
     # no case ran, or the program ended badly behind good ones
     if [ $code != 0 ] || [ -z "$good$bad" ]; then [ "${bad:-0}" != 0 ] || bad=1; fi
     why=
-    [ "${bad:-0}" = 0 ] || why="see $name.log"
+    skipped=$(grep -c '^skipped: ' "$out/$name.log")
+    if [ "$skipped" != 0 ] && [ "${good:-0}" -ge "$skipped" ]; then good=$((good - skipped)) why="$skipped skipped"; fi
+    [ "${bad:-0}" = 0 ] || why="${why:+$why, }see $name.log"
     [ $code != 124 ] || why="longer than $limit s, $why"
     note "$name" "${good:-0}" "${bad:-0}" $(($(date +%s) - begin)) "$why"
 }

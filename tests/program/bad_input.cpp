@@ -341,8 +341,12 @@ TEST_CASE("Starts that cannot be read") {
               "checkpoint.initial_load_path = \"" + bad.path("foreign.h5").string() +
                   "\": is not a Hugging Face folder (one with config.json); set "
                   "checkpoint.initial_load_in_hf = false");
+}
+
+TEST_CASE("Hugging Face folders that cannot be started from") {
     const fs::path model = golden("models/llama2_mha");
     if (model.empty()) return;
+    const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + model.string()},
               "checkpoint.initial_load_path = \"" + model.string() +
                   "\": is a Hugging Face folder (one with config.json); set "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a start asks of the file system and of MPI, counted in runs of 2 to 16 ranks by a library that is
 // preloaded, is what doc/scale.md says; and where its time goes is said.
+#include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
 
 #include <catch2/catch.hpp>
@@ -130,20 +131,48 @@ TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
 
 TEST_CASE("stragglers: a rank that shares its core with others is named") {
     const TemporaryFolder folder;
+    const fs::path run = folder / "run";
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    const Outcome outcome =
-        train_tiny(folder / "run", folder / "tokens.h5",
-                   {steps(12), "--metrics.straggler_freq=5", "--metrics.straggler_percent=0"}, 2);
-    // two ranks are never exactly alike
-    CHECK_THAT(outcome.output, Contains("Slow rank ") && Contains(" ms a step longer than others"));
-    const std::string metrics = read_file(folder / "run/metrics.jsonl");
-    CHECK_THAT(metrics,
-               Contains("{\"step\":5,\"straggler_phase\":") && Contains("{\"step\":10,\"straggler_phase\":"));
-    CHECK(run_coeus({"report", (folder / "run").string()}).exit_code == 0);
-    CHECK_THAT(
-        train_tiny(folder / "quiet", folder / "tokens.h5", {steps(12), "--metrics.straggler_freq=0"}, 2)
-            .output,
-        !Contains("Slow rank"));
+    // others have the rank's core for 0.2 s of each step
+    const auto train = [&](int rank, const std::string& straggler_freq) {
+        fs::remove_all(run);
+        const Outcome outcome = run_coeus(
+            tiny_run(
+                run, folder / "tokens.h5",
+                {steps(5), "--metrics.straggler_freq=" + straggler_freq, "--metrics.straggler_percent=50"}),
+            3, {{"COEUS_FAULT", fmt::format("slow rank={} seconds=0.2", rank)}});
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    const auto straggler_lines = [&] {
+        std::vector<JsonDocument> found;
+        for (const std::string& line : lines_of(read_file(run / "metrics.jsonl")))
+            if (line.find("straggler") != std::string::npos)
+                found.push_back(JsonDocument::parse(line, "line"));
+        return found;
+    };
+    for (const int rank : {0, 2}) {
+        CAPTURE(rank);
+        const std::string output = train(rank, "2");
+        CHECK(count_of(fmt::format("Slow rank {} (host ", rank), output) == 2);
+        CHECK(count_of(" ms a step longer than others", output) == 2);
+        CHECK(count_of("Slow rank", output) == 2);  // nobody else
+        const std::vector<JsonDocument> lines = straggler_lines();
+        REQUIRE(lines.size() == 2);
+        for (size_t i = 0; i < 2; ++i) {
+            const JsonView line = lines[i].root();
+            CHECK(line.integer("step") == 2 * int64_t(i + 1));
+            CHECK(line.integer("straggler_rank") == rank);
+            CHECK(line.string("straggler_phase") == "compute");
+            CHECK(line.number("straggler_percent") >= 50);
+            CHECK(line.contains("straggler_change_ms") == (i == 1));
+        }
+        CHECK(run_coeus({"report", run.string()}).exit_code == 0);
+        CHECK_THAT(read_file(run / "report.html"), Contains("straggler_ms"));
+    }
+    CHECK(count_of("Slow rank", train(2, "0")) == 0);
+    CHECK(straggler_lines().empty());
 }
 
 TEST_CASE("stragglers: the rank that holds the others up is named, and for what") {

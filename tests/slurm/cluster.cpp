@@ -58,9 +58,7 @@ int64_t newest_step(const fs::path& run) {
 
 bool slurm_is_here() {
     if (run_shell("PATH=$PATH:/usr/sbin command -v munged slurmctld slurmd srun").exit_code == 0) return true;
-    const char* needed = std::getenv("COEUS_REQUIRE_GOLDEN");
-    if (needed && std::string(needed) == "1") FAIL("Slurm is required but absent: slurm-wlm, munge");
-    WARN("skipped: Slurm is not installed (Debian: slurm-wlm, munge)");
+    skip_unless_required("Slurm is not installed (Debian: slurm-wlm, munge)");
     return false;
 }
 

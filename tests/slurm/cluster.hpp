@@ -8,8 +8,8 @@
 
 namespace coeus::test {
 
-/// Whether Slurm is installed. Where it is not the test is skipped with a message; under
-/// COEUS_REQUIRE_GOLDEN=1 it fails. Use: `if (!slurm_is_here()) return;`
+/// Whether Slurm is installed. Where it is not the case is skipped; under COEUS_REQUIRE_GOLDEN=1 it fails.
+/// Use: `if (!slurm_is_here()) return;`
 bool slurm_is_here();
 
 class Cluster {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs Catch2 on every rank of an mpirun: rank 0 reports, another rank only where it fails; the exit code is
-// the worst of all ranks. A case must use CHECK around collectives, or ranks wait for one that left.
+// the worst of all ranks, and says that all was skipped where it was on all of them. A case must use CHECK
+// around collectives, or ranks wait for one that left.
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/memory.hpp"
+#include "support/skip.hpp"
 #include "support/support.hpp"
 
 #include <iostream>
@@ -16,11 +18,15 @@ int run(int argc, char** argv) {
     std::ostringstream held;
     std::streambuf* terminal = std::cout.rdbuf();
     if (mpi.world_rank() != 0) std::cout.rdbuf(held.rdbuf());
-    const int failed = coeus::test::run_cases(argc, argv);
+    const int code = coeus::test::run_cases(argc, argv);
+    const bool skipped = code == coeus::test::skipped_code;
+    const int failed = skipped ? 0 : code;
     std::cout.rdbuf(terminal);
     if (mpi.world_rank() != 0 && failed)
         std::cout << "rank " << mpi.world_rank() << ":\n" << held.str() << std::flush;
-    return mpi.max_over_world(failed);
+    const int worst = mpi.max_over_world(failed);
+    const bool all_skipped = mpi.max_over_world(skipped ? 0 : 1) == 0;
+    return all_skipped ? coeus::test::skipped_code : worst;
 }
 
 const bool registered = (coeus::test::runner = run, true);

@@ -3,6 +3,8 @@
 // support/patience.hpp: how long they wait.
 #pragma once
 
+#include "support/skip.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -16,13 +18,14 @@ namespace coeus::test {
 /// Set by support/mpi_main.cpp in programs that run under mpirun.
 using Runner = int (*)(int argc, char** argv);
 extern Runner runner;
-/// Runs the cases that the command line selects; returns the number that failed.
-int run_cases(int argc, char** argv);
 
 /// |a - b| <= tolerance, false for NaN on either side.
 bool close(double a, double b, double tolerance);
-/// |a - b| <= tolerance * max(|a|, |b|), false for NaN; equal values (also zeros) are close.
+/// |a - b| <= tolerance * max(|a|, |b|), false for NaN and where one alone is infinite; equal values (also
+/// zeros) are close.
 bool relatively_close(double a, double b, double tolerance);
+/// The larger of two errors; NaN if either is, which std::max, std::fmax and `>` forget.
+double worse_of(double a, double b);
 /// ||a - b|| / ||b||; NaN if any element is NaN (so `error <= bound` fails), absolute where ||b|| is 0.
 double normalised_error(std::span<const double> a, std::span<const double> b);
 
@@ -41,7 +44,7 @@ private:
 };
 
 /// The folder $COEUS_SHARED (default: ../shared beside the repository) / golden / name. Where it is absent
-/// the test is skipped with a message; under COEUS_REQUIRE_GOLDEN=1 it fails. Use: `const auto folder =
+/// the case is skipped; under COEUS_REQUIRE_GOLDEN=1 it fails. Use: `const auto folder =
 /// golden("models/llama2_mha"); if (folder.empty()) return;`
 std::filesystem::path golden(const std::string& name);
 /// The same for other folders of shared, such as "decks".

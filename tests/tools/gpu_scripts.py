@@ -9,6 +9,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+import unittests  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path()
 GOOD = "echo 'All tests passed (7 assertions in 3 test cases)'"
@@ -72,15 +75,26 @@ class Tests(Script):
 
     def test_what_is_left_out(self):
         script(self.folder / "tests/test_gpu_program", GOOD)
-        parts = self.run_script("golden", "memcheck", COEUS_SHARED="/nowhere", PATH="/usr/bin:/bin", CUDA_HOME="/nowhere")
+        parts = self.run_script("golden", COEUS_SHARED="/nowhere")
         self.assertEqual(parts["golden"], (0, 0, "left out: no reference files in /nowhere"))
-        if not Path("/usr/local/cuda/bin/compute-sanitizer").exists():
-            self.assertEqual(parts["memcheck"], (0, 0, "left out: there is no compute-sanitizer"))
         script(self.folder / "tests/test_gpu", GOOD)
         script(self.folder / "tools/compute-sanitizer", "echo '========= Error: Device not supported.'; exit 1")
         parts = self.run_script("racecheck", PATH=f"{self.folder / 'tools'}:{os.environ['PATH']}")
         self.assertEqual(parts, {"racecheck": (0, 0, "left out: compute-sanitizer does not support this device")})
         self.assertEqual(self.run_script("program", COEUS_GPU_SECONDS="0"), {"program": (0, 1, "no time was left")})
+
+    @unittest.skipIf(Path("/usr/local/cuda/bin/compute-sanitizer").exists(),
+                     "there is a compute-sanitizer where it is always looked for")
+    def test_what_is_left_out_without_a_sanitizer(self):
+        parts = self.run_script("memcheck", PATH="/usr/bin:/bin", CUDA_HOME="/nowhere")
+        self.assertEqual(parts["memcheck"], (0, 0, "left out: there is no compute-sanitizer"))
+
+    def test_what_is_skipped(self):
+        script(self.folder / "tests/test_gpu", """case $1 in
+            "GPU kernels"*) echo 'skipped: it says "no"'; echo 'All tests passed (1 assertion in 1 test case)'; exit 77 ;;
+            *) echo 'skipped: there is no cuDNN'; echo 'All tests passed (7 assertions in 3 test cases)'; esac""")
+        parts = self.run_script("kernels", "device")
+        self.assertEqual(parts, {"kernels": (0, 0, "left out: it says 'no'"), "device": (2, 0, "1 skipped")})
 
     def test_a_bundle(self):
         # whose programs are started by name, and whose mpirun and coeus the tests use
@@ -179,4 +193,4 @@ if "torch_llama" in sys.argv[0]:
 
 if __name__ == "__main__":
     BUILT = Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    unittests.main()

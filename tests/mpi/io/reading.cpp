@@ -46,7 +46,7 @@ int64_t own_bytes(const std::vector<CheckpointTensor>& tensors) {
 TEST_CASE("a rank reads its own bytes of a checkpoint and no others") {
     const Communicator world = Communicator::world("world");
     const int ranks = world.size();
-    if (bytes_read() < 0) return;
+    if (bytes_read() < 0) return skip("this kernel does not count the bytes that a process reads");
     std::vector<MeshShape> meshes = {
         {.dp_shard = ranks}, {.tp = ranks}, {.pp = ranks}, {.dp_replicate = ranks}};
     if (ranks == 4) meshes.push_back({.dp_shard = 2, .tp = 2});

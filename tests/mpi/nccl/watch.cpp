@@ -154,11 +154,17 @@ TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
 
 TEST_CASE("watch: its thread looks by itself") {
     std::atomic<bool> told = false;
-    Watch watch({.who = "who", .fail = [&](const std::string&) { told = true; }});
+    std::string message;
+    Watch watch({.who = "who", .fail = [&](const std::string& text) {
+                     if (!told) message = text;
+                     told = true;
+                 }});
     watch.allow(0.001, "an option");
     Watch::Line line(watch, "ranks", nullptr, nullptr);
     line.begin("broadcast", 4, nullptr);
     watch.start();
     while (!told) std::this_thread::yield();
+    CHECK_THAT(message, Contains("broadcast (operation ") && Contains(", 4 B) between the ranks of ranks") &&
+                            Contains("an option"));
     line.end(nullptr);
 }

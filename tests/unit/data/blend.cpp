@@ -29,10 +29,8 @@ double largest_error(const std::vector<double>& weights, int64_t samples) {
         const auto [source, index] = order.place_of(i);
         REQUIRE(index == taken[source]);  // each source in order, none left out
         ++taken[source];
-        for (size_t k = 0; k < weights.size(); ++k) {
-            const double error = std::fabs(double(taken[k]) - double(i + 1) * weights[k] / sum);
-            if (!(error <= largest)) largest = error;
-        }
+        for (size_t k = 0; k < weights.size(); ++k)
+            largest = worse_of(largest, std::fabs(double(taken[k]) - double(i + 1) * weights[k] / sum));
     }
     return largest;
 }

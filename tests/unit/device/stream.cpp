@@ -42,12 +42,18 @@ TEST_CASE("stream: work runs beside the caller") {
 
 TEST_CASE("stream: join does not wait for what was given later") {
     Stream stream(Stream::Mode::threaded);
-    std::atomic<bool> go = false;
-    Pending first = stream.run([] {}), second = stream.run([&] { go.wait(false); });
-    first.join();
+    std::atomic<bool> go = false, first_done = false, second_done = false;
+    Pending first = stream.run([&] { first_done = true; }), second = stream.run([&] {
+        go.wait(false);
+        second_done = true;
+    });
+    first.join();  // or it waits for ever
+    CHECK(first_done);
+    CHECK_FALSE(second_done);
     go = true;
     go.notify_one();
     second.join();
+    CHECK(second_done);
 }
 
 TEST_CASE("stream: deferred work is done when it is joined, with all before it") {

@@ -268,7 +268,7 @@ TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[c
     };
     const std::string newest = folder / "step-00000002.h5", mended = folder / "step-00000003.h5";
     const int status = repack("-f model/tok_embeddings.weight:GZIP=5", path, newest);
-    if (status == 127) return;
+    if (status == 127) return test::skip("there is no h5repack (Debian: hdf5-tools)");
     REQUIRE(status == 0);
     CheckpointState state(Dtype::f32, -3);
     // not passed over: nothing of it is lost

@@ -20,7 +20,7 @@ namespace {
 
 bool there(const std::string& command, const char* what) {
     if (test::run_shell(command).exit_code == 0) return true;
-    WARN("skipped: there is no " << what);
+    test::skip(std::string("there is no ") + what);
     return false;
 }
 

@@ -59,8 +59,7 @@ double worst_error(Dtype type, Dtype d_type, const Gemm& gemm) {
         if (!gemm(exec, Tensor(d), Operand(a, c.a_transposed), Operand(b, c.b_transposed), added, c.k))
             return -1;
         for (int64_t i = 0; i < c.m * c.n; ++i) actual.push_back(element(d, i));
-        const double error = normalised_error(actual, expected);
-        worst = error <= worst ? worst : error;
+        worst = worse_of(worst, normalised_error(actual, expected));
     }
     return worst;
 }
@@ -78,6 +77,7 @@ TEST_CASE("gemm by oneDNN: bf16 where this CPU has it, and a clear no elsewhere"
         CHECK((error == -1 || error <= (d == Dtype::bf16 ? 4e-3 : 1e-6)));
         if (cpu::onednn_is_fast(Dtype::bf16)) CHECK(error >= 0);
     }
+    if (!cpu::onednn_is_fast(Dtype::bf16)) skip("this processor multiplies no matrices in bfloat16");
 }
 
 TEST_CASE("gemm by oneDNN refuses a strided destination") {

@@ -71,10 +71,8 @@ Matrix product(const Matrix& x, const Matrix& w) {
 double largest_difference(const Matrix& a, const Tensor& b) {
     double worst = 0;
     for (size_t i = 0; i < a.size(); ++i)
-        for (size_t j = 0; j < a[i].size(); ++j) {
-            const double d = std::fabs(a[i][j] - element(b, int64_t(i * a[i].size() + j)));
-            if (!(d <= worst)) worst = d;  // keeps NaN
-        }
+        for (size_t j = 0; j < a[i].size(); ++j)
+            worst = worse_of(worst, std::fabs(a[i][j] - element(b, int64_t(i * a[i].size() + j))));
     return worst;
 }
 

@@ -25,7 +25,7 @@ Statistics statistics(const Tensor& t) {
     s.count = t.count();
     for (const double x : values(t)) {
         s.deviation += x * x;
-        s.largest = std::max(s.largest, std::fabs(x));
+        s.largest = worse_of(s.largest, std::fabs(x));
     }
     s.deviation = std::sqrt(s.deviation / double(s.count));
     return s;

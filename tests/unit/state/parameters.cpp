@@ -170,7 +170,7 @@ TEST_CASE("initial values: constants, normal and truncated normal distributions"
         for (const double x : values(storage.master)) {
             sum += x;
             squares += x * x;
-            largest = std::max(largest, std::fabs(x));
+            largest = worse_of(largest, std::fabs(x));
         }
         return std::array{sum / n, std::sqrt(squares / n), largest};
     };

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <limits>
 
 using namespace coeus;
@@ -178,5 +179,5 @@ TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
     phases.restart();
     phases.end_step(20, 1);
     CHECK(phases.means()[StepPhase::data] == 1);
-    CHECK_FALSE(close(phases.means()[StepPhase::compute], 0, 1e9));
+    CHECK(std::isnan(phases.means()[StepPhase::compute]));
 }

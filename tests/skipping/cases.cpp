@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases for tests/tools/skipping.py, which runs some of them and looks at what the program ends with.
+#include "support/support.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <stdexcept>
+
+using namespace coeus::test;
+
+TEST_CASE("skips") {
+    skip("the moon is not full");
+}
+
+TEST_CASE("skips as well") {
+    skip("there is no wind");
+}
+
+TEST_CASE("passes") {
+    CHECK(skipped_code == 77);
+}
+
+TEST_CASE("fails and then skips") {
+    CHECK(skipped_code == 0);
+    skip("it is late");
+}
+
+TEST_CASE("skips and then fails") {
+    skip("it is early");
+    CHECK(skipped_code == 0);
+}
+
+TEST_CASE("skips and then throws") {
+    skip("it is early");
+    throw std::runtime_error("an error on purpose");
+}
+
+TEST_CASE("fails as often as the code of what is skipped") {
+    for (int i = 0; i < skipped_code; ++i) CHECK(i < 0);
+}
+
+TEST_CASE("skips with one of its values") {
+    if (GENERATE(1, 2) == 1) return skip("the moon is not full");
+    CHECK(skipped_code == 77);
+}
+
+TEST_CASE("needs what a complete run has") {
+    skip_unless_required("there is no wind");
+}
+
+TEST_CASE("needs reference files") {
+    CHECK(golden("nothing").empty());
+}
+
+TEST_CASE("skips on rank 0 alone") {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (rank && std::string(rank) == "0") return skip("it is rank 0");
+    CHECK(skipped_code == 77);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How many tests the last run of ctest skipped, and why, in few lines: skipped.py FOLDER, where ctest has written
+Testing/tests.xml (--output-junit). A test says why in lines "skipped: WHY"; one that passed may have skipped a part."""
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+REASON = re.compile(r"^skipped: (.*\S)", re.MULTILINE)
+# of LastTest.log, which has what passed tests printed in full
+TEST = re.compile(r"^\d+/\d+ Testing: (.*)$")
+
+
+def skipped_tests(cases):
+    """{name: what it printed} of the tests that ctest calls skipped."""
+    found = {}
+    for case in cases:
+        mark = case.find("skipped")
+        if mark is not None and mark.get("message", "").startswith("SKIP_"):
+            found[case.get("name")] = case.findtext("system-out") or ""
+    return found
+
+
+def passed_tests(cases):
+    return {case.get("name") for case in cases if case.get("status") == "run"}
+
+
+def printed(log):
+    """{name: what it printed} of all tests of LastTest.log."""
+    found, name = {}, None
+    for line in log.splitlines():
+        start = TEST.match(line)
+        if start:
+            name = start.group(1)
+        if name is not None:
+            found.setdefault(name, []).append(line)
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
+
+def reasons(outputs):
+    """In how many tests there is which reason."""
+    return Counter(why for output in outputs for why in sorted(set(REASON.findall(output))) or ["no reason is given"])
+
+
+def lines(junit, log):
+    cases = list(ElementTree.fromstring(junit).iter("testcase"))
+    if not cases:  # they were listed, or none was found
+        return []
+    skipped, passed = skipped_tests(cases), passed_tests(cases)
+    parts = [output for name, output in printed(log).items() if name in passed and REASON.search(output)]
+
+    def listed(outputs):
+        return [f"  {count:4} {why}" for why, count in sorted(reasons(outputs).items(), key=lambda r: (-r[1], r[0]))]
+
+    text = [f"skipped: {len(skipped)} test{'' if len(skipped) == 1 else 's'}"] + listed(skipped.values())
+    if parts:
+        text += [f"skipped: a part of {len(parts)} more"] + listed(parts)
+    return text
+
+
+def main():
+    folder = Path(sys.argv[1]) / "Testing"
+    junit, log = folder / "tests.xml", folder / "Temporary/LastTest.log"
+    if not junit.exists():
+        return 0
+    for line in lines(junit.read_text(errors="replace"), log.read_text(errors="replace") if log.exists() else ""):
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
