@@ -29,7 +29,7 @@ public:
     void end(int64_t) override {}
 };
 
-struct Case {
+struct GatherCase {
     int replicas = 1;
     GatherOptions keep = {};
     Stream::Mode streams = Stream::Mode::eager;
@@ -47,7 +47,7 @@ struct Case {
 // Five units, of rows that no number of ranks divides, and fewer than some have.
 class Rig {
 public:
-    Rig(const Communicator& world, const Case& c)
+    Rig(const Communicator& world, const GatherCase& c)
         : case_(c),
           rank_(world.rank()),
           ranks_(world.size()),
@@ -164,7 +164,7 @@ public:
     }
 
 private:
-    Case case_;
+    GatherCase case_;
     int rank_, ranks_, fsdp_, made_ = 0;
     Communicator gather_, reduce_, replicas_;
 
@@ -187,7 +187,7 @@ void for_each_case(const Communicator& world, const Check& check) {
                         for (const StateTypes& types :
                              {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16},
                               StateTypes{Dtype::f32, Dtype::bf16, true}}) {
-                            const Case c = {replicas, {weights, gradients}, streams, types, tied};
+                            const GatherCase c = {replicas, {weights, gradients}, streams, types, tied};
                             CAPTURE(c.name());
                             Rig rig(world, c);
                             check(c, rig);
@@ -201,7 +201,7 @@ constexpr int of_all_storages = 8;
 
 TEST_CASE("gathered: every rank has the whole weights of a unit while it holds them") {
     const Communicator world = Communicator::world("world");
-    for_each_case(world, [&](const Case& c, Rig& rig) {
+    for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         const bool all = c.keep.weights == Keep::all;
         const size_t units = rig.units();
         for (int step = 0; step < 2; ++step) {
@@ -236,7 +236,7 @@ TEST_CASE("gathered: every rank has the whole weights of a unit while it holds t
 
 TEST_CASE("gathered: gradients are the sum over ranks, replicas and micro-batches, in their owner's rows") {
     const Communicator world = Communicator::world("world");
-    for_each_case(world, [&](const Case& c, Rig& rig) {
+    for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         const bool all = c.keep.gradients == Keep::all;
         for (int step = 0; step < 2; ++step) {
             cpu_kernels().zero(rig.exec, rig.parameters.gradients());
@@ -261,7 +261,7 @@ TEST_CASE("gathered: gradients are the sum over ranks, replicas and micro-batche
 
 TEST_CASE("gathered: a unit is summed over replicas behind its last use, at once on an eager stream") {
     const Communicator world = Communicator::world("world");
-    for_each_case(world, [&](const Case& c, Rig& rig) {
+    for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         if (c.streams != Stream::Mode::eager) return;
         rig.backward(0);
         rig.gathered->expect_last_uses(true);
@@ -282,7 +282,7 @@ TEST_CASE("gathered: a unit is summed over replicas behind its last use, at once
 
 TEST_CASE("gathered: units whose last use was not known to be it are summed when the step ends") {
     const Communicator world = Communicator::world("world");
-    for_each_case(world, [&](const Case& c, Rig& rig) {
+    for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         rig.backward(0);
         rig.gathered->expect_last_uses(true);
         rig.gathered->end_use(0);
@@ -302,7 +302,7 @@ TEST_CASE("gathered: units whose last use was not known to be it are summed when
 
 TEST_CASE("gathered: weights and gradients side by side, as a backward has them") {
     const Communicator world = Communicator::world("world");
-    for_each_case(world, [&](const Case&, Rig& rig) {
+    for_each_case(world, [&](const GatherCase&, Rig& rig) {
         rig.set_weights(3);
         rig.gathered->expect_last_uses(true);
         const auto backward_of = [&](size_t unit) {

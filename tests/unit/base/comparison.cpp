@@ -12,7 +12,7 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double endless = std::numeric_limits<double>::infinity();
 const double not_a_number = std::nan("");
 
 }  // namespace
@@ -21,8 +21,8 @@ TEST_CASE("comparison: the worse of two errors is NaN if one is, and stays so") 
     CHECK(worse_of(1, 2) == 2);
     CHECK(worse_of(2, 1) == 2);
     CHECK(worse_of(0, 0) == 0);
-    CHECK(worse_of(1, infinity) == infinity);
-    for (const double other : {0.0, 1.0, infinity, not_a_number}) {
+    CHECK(worse_of(1, endless) == endless);
+    for (const double other : {0.0, 1.0, endless, not_a_number}) {
         CHECK(std::isnan(worse_of(not_a_number, other)));
         CHECK(std::isnan(worse_of(other, not_a_number)));
     }
@@ -32,13 +32,13 @@ TEST_CASE("comparison: the worse of two errors is NaN if one is, and stays so") 
 }
 
 TEST_CASE("comparison: nothing is close to NaN, and to an infinity that infinity alone") {
-    for (const double x : {0.0, 1.0, -3.0, infinity, -infinity, not_a_number}) {
+    for (const double x : {0.0, 1.0, -3.0, endless, -endless, not_a_number}) {
         CHECK_FALSE(close(x, not_a_number, 1e9));
         CHECK_FALSE(close(not_a_number, x, 1e9));
         CHECK_FALSE(relatively_close(x, not_a_number, 1e9));
         CHECK_FALSE(relatively_close(not_a_number, x, 1e9));
-        CHECK(relatively_close(x, infinity, 1e9) == (x == infinity));
-        CHECK(relatively_close(-infinity, x, 1e9) == (x == -infinity));
+        CHECK(relatively_close(x, endless, 1e9) == (x == endless));
+        CHECK(relatively_close(-endless, x, 1e9) == (x == -endless));
     }
     CHECK(relatively_close(0, 0, 0));
     CHECK(relatively_close(1, 1 + 1e-7, 1e-6));
@@ -50,7 +50,7 @@ TEST_CASE("comparison: the error of a vector is a number only where all of its e
     CHECK(normalised_error(right, right) == 0);
     CHECK(normalised_error(std::vector<double>{3, 4.5}, right) == 0.1);
     CHECK(normalised_error(right, zeros) == 5);
-    for (const double bad : {not_a_number, infinity, -infinity})
+    for (const double bad : {not_a_number, endless, -endless})
         for (const auto& vector : {std::vector<double>{bad, 4}, std::vector<double>{3, bad}}) {
             CHECK_FALSE(normalised_error(vector, right) <= 1e9);
             CHECK_FALSE(normalised_error(right, vector) <= 1e9);
