@@ -187,12 +187,26 @@ bool release_lanes(Lanes warp) {
     return any;
 }
 
-// Until all of its lanes wait for the block, or in vain, or have left, or one has failed. `order`: of the
-// lanes, drawn anew at each turn.
-void run_warp(Lanes warp, std::vector<size_t>& order, size_t first, Stacks& stacks) {
+// An order of 32 lanes in which any two may come either way, from one random number: an odd multiple, turned
+// and mirrored.
+class LaneOrder {
+public:
+    explicit LaneOrder(uint64_t bits) : factor_(bits | 1), first_(bits >> 8), mirror_(bits >> 16) {}
+    size_t operator[](size_t i) const {
+        return (((i ^ mirror_) * factor_ + first_) ^ (mirror_ >> 8)) % warp_size;
+    }
+
+private:
+    uint64_t factor_, first_, mirror_;
+};
+
+// Until all of its lanes wait for the block, or in vain, or have left, or one has failed. Their order is
+// drawn at each turn.
+void run_warp(Lanes warp, size_t first, Stacks& stacks) {
     do {
-        std::shuffle(order.begin(), order.end(), draw);
-        for (const size_t lane : order) {
+        const LaneOrder order(draw());
+        for (size_t i = 0; i < warp_size; ++i) {
+            const size_t lane = order[i];
             if (lane >= warp.size() || warp[lane].state != State::ready) continue;
             run_until_it_waits(warp[lane], stacks[first + lane]);
             if (!current->failure.empty()) return;
@@ -225,9 +239,8 @@ void abandon(Block& block, Stacks& stacks) {
 // From one barrier of the block to the next each warp runs as far as it can, so that it is far ahead of those
 // that come after it.
 void run_block(Block& block, Stacks& stacks) {
-    std::vector<size_t> warps((block.threads.size() + warp_size - 1) / warp_size), lanes(warp_size);
+    std::vector<size_t> warps((block.threads.size() + warp_size - 1) / warp_size);
     std::iota(warps.begin(), warps.end(), size_t(0));
-    std::iota(lanes.begin(), lanes.end(), size_t(0));
     for (size_t i = 0; i < block.threads.size(); ++i)
         block.threads[i].rest = fiber(std::allocator_arg, KeptStack{stacks[i]}, run_thread);
     do {
@@ -236,7 +249,7 @@ void run_block(Block& block, Stacks& stacks) {
             const size_t first = warp * warp_size;
             run_warp(Lanes(block.threads)
                          .subspan(first, std::min<size_t>(warp_size, block.threads.size() - first)),
-                     lanes, first, stacks);
+                     first, stacks);
             if (!block.failure.empty()) break;
         }
     } while (block.failure.empty() && release_block(block.threads));

@@ -96,11 +96,34 @@ std::set<coeus_emulated_stream*> streams;
 std::vector<coeus_emulated_graph*> recordings;  // under way
 size_t recorded = 0, launched = 0;              // graphs until now
 size_t clock_microseconds = 0;
-std::map<void*, size_t> device_memory;
+struct Mapping {
+    size_t bytes;  // from the pointer that was given
+    void* whole;   // what was mapped for it
+    size_t whole_bytes;
+};
+std::map<void*, Mapping> device_memory;
 std::function<void(bool again)> told_of_waiting = [](bool) {};
 
 void protect(int how) {
-    for (const auto& [memory, bytes] : device_memory) mprotect(memory, bytes, how);
+    for (const auto& [memory, mapping] : device_memory) mprotect(memory, mapping.bytes, how);
+}
+
+// Memory that cannot be reached yet; null: there is none. In huge pages where it is large, since each page
+// that was touched costs time whenever the memory is opened and closed.
+void* map_device_memory(size_t bytes) {
+    constexpr size_t huge = size_t(2) << 20;
+    const size_t room = bytes < huge ? 0 : huge;
+    void* const whole =
+        mmap(nullptr, bytes + room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (whole == MAP_FAILED) return nullptr;
+    void* memory = whole;
+    if (room > 0) {
+        size_t left = bytes + room;
+        std::align(huge, bytes, memory, left);
+        madvise(memory, bytes, MADV_HUGEPAGE);
+    }
+    device_memory[memory] = {bytes, whole, bytes + room};
+    return memory;
 }
 
 // While it lives, device memory can be reached.
@@ -278,16 +301,15 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
     const std::lock_guard lock(mutex);
     ++taken;
     if (bytes > size_t(4) << 30) return cudaErrorMemoryAllocation;
-    *memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (*memory == MAP_FAILED) return cudaErrorMemoryAllocation;
-    device_memory[*memory] = bytes;
-    return cudaSuccess;
+    *memory = map_device_memory(bytes);
+    return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaFree(void* memory) {
     if (refused_to_thread() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     const std::lock_guard lock(mutex);
-    munmap(memory, device_memory.at(memory));
+    const Mapping mapping = device_memory.at(memory);
+    munmap(mapping.whole, mapping.whole_bytes);
     device_memory.erase(memory);
     return cudaSuccess;
 }
