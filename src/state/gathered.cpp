@@ -126,14 +126,13 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
 }
 
-// Work under way refers to the places: the streams end first, and nobody waits for them later.
+// Work under way refers to the places and to its stream: the streams are the first members to end, which do
+// what was given to them while their pointers still stand (as they would not in reset()). Nobody waits later.
 Gathered::~Gathered() {
     for (const auto* places : {&weights_, &gradients_})
         if (*places)
             for (Places::State& state : (*places)->states) state.pending.forget();
     reduction_.forget();
-    gather_stream_.reset();
-    reduce_stream_.reset();
 }
 
 Gathered::Bytes Gathered::bytes() const {

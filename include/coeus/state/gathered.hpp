@@ -130,8 +130,8 @@ private:
     Exec* compute_ = nullptr;
     bool last_uses_ = false;
     std::vector<int> uses_left_;  // of each unit's gradient, the last ones of the step
-    std::unique_ptr<Stream> gather_stream_, reduce_stream_;
-    Pending reduction_;  // the last one; the stream keeps their order
+    std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // end before what their work refers to
+    Pending reduction_;                                      // the last one; the stream keeps their order
 };
 
 }  // namespace coeus

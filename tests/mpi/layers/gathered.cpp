@@ -187,6 +187,10 @@ void for_each_case(const Communicator& world, const Check& check) {
                         for (const StateTypes& types :
                              {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16},
                               StateTypes{Dtype::f32, Dtype::bf16, true}}) {
+                            // where conversions are, the places and the waits are the same
+                            if (types.compute == Dtype::bf16 &&
+                                (weights != gradients || streams == Stream::Mode::threaded))
+                                continue;
                             const GatherCase c = {replicas, {weights, gradients}, streams, types, tied};
                             CAPTURE(c.name());
                             Rig rig(world, c);
@@ -309,10 +313,10 @@ TEST_CASE("gathered: weights and gradients side by side, as a backward has them"
             const Gathered::WeightLease weights(rig.gathered.get(), unit);
             if (unit > 0) rig.gathered->prefetch(unit - 1);
             const Gathered::GradientLease gradients(rig.gathered.get(), unit);
-            {
+            if (rig.is_sharded()) {  // else each end of a lease is a use
                 const Gathered::GradientLease nested(rig.gathered.get(), unit);
-                rig.add_gradients(unit, 4);
             }
+            rig.add_gradients(unit, 4);
             CHECK(rig.has_weights(unit, 3));
         };
         if (rig.parameters.units()[0].uses == 2) backward_of(0);

@@ -151,6 +151,7 @@ TEST_CASE("stop: the scheduler is asked again after a signal, and not where time
     const auto job = std::make_shared<Job>();
     job->end = 5000;
     Stop stop(alone(), by_scheduler(job), 30);
+    CHECK(comes_true([&] { return stop.seconds_left() == 4000; }));
     CHECK_FALSE(stop.agreed(20));
     raise(SIGUSR1);
     CHECK(stop.agreed(20));
