@@ -47,14 +47,15 @@ const Phase phases[] = {
      .says = "Stopped by SIGUSR1: before the first step; nothing was lost",
      .before = "Training starts"},
     {.name = "accumulation",
-     // the main thread's, and, far from both ends of the step, those of the thread that gathers ahead of it
+     // of the main thread, which asks 15 times in between; of the one that gathers, far from both ends
      .moments =
-         moments_of("rank=1 step=3", {0, 9}) + moments_of("rank=1 step=3 operation=all_gather", {20, 40}),
+         moments_of("rank=1 step=3", {0, 9}) + moments_of("rank=1 step=3 operation=all_gather", {60, 180}),
      .says = "Stopped at step 2 of 6 by SIGUSR1: saved",
      .global_batch = 64},
     {.name = "validation",
-     // two of them may be those of the training's next samples
-     .moments = moments_of("rank=0 step=3 operation=read_samples", {2, 10, 20, 30}),
+     // right before it, as it reads, as it sums up, and between
+     .moments =
+         moments_of("rank=0 step=3", {5, 7, 8}) + moments_of("rank=0 step=3 operation=all_gather", {28}),
      .says = "Stopped at step 3 of 6 by SIGUSR1: saved",
      .options = validating},
     {.name = "saving",

@@ -58,7 +58,8 @@ double factor() {
     static const char* const given = std::getenv("COEUS_TEST_PATIENCE");
     if (given && std::atof(given) > 0) return std::atof(given);
     static const Slowness slowness = measure_slowness();
-    return std::clamp(std::max(slowness.clock, slowness.processor * (1 + load_of_a_core())), 1.0, most);
+    return std::clamp(std::max(slowness.clock, slowness.processor * std::max(1.0, load_of_a_core())), 1.0,
+                      most);
 }
 
 }  // namespace

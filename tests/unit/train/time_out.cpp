@@ -56,7 +56,8 @@ TEST_CASE("time-out: what has ended, may take any time, or was given to a GPU is
     CHECK_FALSE(overdue(OperationKind::graph, 0));
 }
 
-TEST_CASE("time-out: time without looks, as of a suspended job, does not count; a look that is late does") {
+TEST_CASE(
+    "time-out: time without looks, as of a suspended job, does not count, but a look that is late does") {
     const Operation operation = {.began = 100, .kind = OperationKind::message};
     TimeOut suspended(4, "an option"), late(4, "an option");
     CHECK(reported_at(suspended, operation, 150, 47) > 154);
