@@ -5,9 +5,11 @@
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
-# $(call configure,FOLDER,PRESET): only once, since Ninja runs CMake again when its files change
-configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)' ]; then \
-    cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) > /dev/null; fi
+# of `make cuda`: a folder with a finished build, as build, whose libraries it links instead of building them again
+COEUS_LIBRARIES_OF ?=
+# $(call configure,FOLDER,PRESET,OPTIONS): only once, since Ninja runs CMake again when its files change
+configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(3)' ]; then \
+    cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) $(3) > /dev/null; fi
 
 help:
 	@echo 'make             build the program, build/coeus (release)'
@@ -42,7 +44,7 @@ debug:
 
 cuda:
 	@tools/deps.sh build test
-	@$(call configure,build-cuda,cuda)
+	@$(call configure,build-cuda,cuda,$(if $(COEUS_LIBRARIES_OF),-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF))))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm
 
 # what the scripts for GPUs start, beside the program

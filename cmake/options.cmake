@@ -26,7 +26,15 @@ if(COEUS_SANITIZE)
         -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow
         -fno-sanitize-recover=all)
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
+    # optimising what sanitizers add takes longer than all the rest of a build
+    set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 endif()
+# for a target in which tests with sanitizers spend their time
+function(coeus_optimise_sanitized target)
+    if(COEUS_SANITIZE)
+        target_compile_options(${target} PRIVATE -O1)
+    endif()
+endfunction()
 
 if(COEUS_FUZZ)
     # clang 14 needs a little help with GCC 12's headers, and says where it does not vectorise

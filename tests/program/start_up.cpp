@@ -129,18 +129,31 @@ TEST_CASE("start-up: its phases are said, and goodput counts over starts") {
     CHECK(fs::exists(folder / "run/earlier_1/goodput.jsonl"));
 }
 
+namespace {
+
+// A busy machine keeps any rank from its work for a while, and the report is right to name that one. So where
+// a run is not as expected its fault is repeated, longer each time, until it outweighs the rest; the last run
+// must be right.
+template <class Run, class Expected>
+void until_it_outweighs(const Run& run, const Expected& expected) {
+    for (const double seconds : {0.2, 1.0, 5.0})
+        if (expected(run(seconds))) return;
+}
+
+}  // namespace
+
 TEST_CASE("stragglers: a rank that shares its core with others is named") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    // others have the rank's core for 0.2 s of each step
-    const auto train = [&](int rank, const std::string& straggler_freq) {
+    // others have the rank's core for so many seconds of each step
+    const auto train = [&](int rank, const std::string& straggler_freq, double seconds) {
         fs::remove_all(run);
         const Outcome outcome = run_coeus(
             tiny_run(
                 run, folder / "tokens.h5",
                 {steps(5), "--metrics.straggler_freq=" + straggler_freq, "--metrics.straggler_percent=50"}),
-            3, {{"COEUS_FAULT", fmt::format("slow rank={} seconds=0.2", rank)}});
+            3, {{"COEUS_FAULT", fmt::format("slow rank={} seconds={:.1f}", rank, seconds)}});
         INFO(outcome.output);
         CHECK(outcome.exit_code == 0);
         return outcome.output;
@@ -154,8 +167,14 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
     };
     for (const int rank : {0, 2}) {
         CAPTURE(rank);
-        const std::string output = train(rank, "2");
-        CHECK(count_of(fmt::format("Slow rank {} (host ", rank), output) == 2);
+        const std::string named = fmt::format("Slow rank {} (host ", rank);
+        std::string output;
+        until_it_outweighs([&](double seconds) { return output = train(rank, "2", seconds); },
+                           [&](const std::string&) {
+                               return count_of(named, output) == 2 && count_of("Slow rank", output) == 2;
+                           });
+        CAPTURE(output);
+        CHECK(count_of(named, output) == 2);
         CHECK(count_of(" ms a step longer than others", output) == 2);
         CHECK(count_of("Slow rank", output) == 2);  // nobody else
         const std::vector<JsonDocument> lines = straggler_lines();
@@ -171,32 +190,37 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
         CHECK(run_coeus({"report", run.string()}).exit_code == 0);
         CHECK_THAT(read_file(run / "report.html"), Contains("straggler_ms"));
     }
-    CHECK(count_of("Slow rank", train(2, "0")) == 0);
+    CHECK(count_of("Slow rank", train(2, "0", 0.2)) == 0);
     CHECK(straggler_lines().empty());
 }
 
 TEST_CASE("stragglers: the rank that holds the others up is named, and for what") {
     const TemporaryFolder folder;
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    // many times what a busy machine keeps the other rank from its work
-    const auto slow = [](const char* kind) {
-        return fmt::format("{} rank=1 seconds={:.2f}", kind, patience(0.2));
-    };
-    for (const auto& [fault, what] : {std::pair(slow("slow"), "its computation takes"),
-                                      std::pair(slow("slow_data"), "it waits for its data")})
+    for (const auto& [fault, what] :
+         {std::pair("slow", "its computation takes"), std::pair("slow_data", "it waits for its data")})
         for (const char* accumulation :
              {"--training.global_batch_size=4", "--training.global_batch_size=16"}) {
             CAPTURE(fault, accumulation);
-            const Outcome outcome =
-                run_coeus(tiny_run(folder / "run", folder / "tokens.h5",
-                                   {steps(12), "--training.local_batch_size=2", accumulation,
-                                    "--metrics.straggler_freq=5", "--metrics.straggler_percent=50"}),
-                          2, {{"COEUS_FAULT", fault}});
-            INFO(outcome.output);
-            CHECK(outcome.exit_code == 0);
-            CHECK(count_of("Slow rank 1 (host ", outcome.output) == 2);
-            CHECK(count_of(what, outcome.output) == 2);
-            CHECK(count_of("Slow rank 0", outcome.output) == 0);
-            std::filesystem::remove_all(folder / "run");
+            std::string output;
+            const auto train = [&](double seconds) {
+                fs::remove_all(folder / "run");
+                const Outcome outcome =
+                    run_coeus(tiny_run(folder / "run", folder / "tokens.h5",
+                                       {steps(12), "--training.local_batch_size=2", accumulation,
+                                        "--metrics.straggler_freq=5", "--metrics.straggler_percent=50"}),
+                              2, {{"COEUS_FAULT", fmt::format("{} rank=1 seconds={:.1f}", fault, seconds)}});
+                INFO(outcome.output);
+                CHECK(outcome.exit_code == 0);
+                return output = outcome.output;
+            };
+            until_it_outweighs(train, [&](const std::string&) {
+                return count_of("Slow rank 1 (host ", output) == 2 && count_of(what, output) == 2 &&
+                       count_of("Slow rank 0", output) == 0;
+            });
+            CAPTURE(output);
+            CHECK(count_of("Slow rank 1 (host ", output) == 2);
+            CHECK(count_of(what, output) == 2);
+            CHECK(count_of("Slow rank 0", output) == 0);
         }
 }

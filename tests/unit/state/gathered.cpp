@@ -452,6 +452,16 @@ TEST_CASE("gathered: a reduction that fails is told where it is waited for") {
     }
 }
 
+TEST_CASE("gathered: when a step ends no stream has work that was not waited for") {
+    Rig rig({2, 2}, {.streams = Stream::Mode::deferred});
+    rig.gathered->prefetch(0);
+    rig.use_gradients(1);
+    CHECK(calls.casts + calls.adds == 0);
+    rig.gathered->finish_gradients();
+    CHECK(calls.casts == 1);
+    CHECK(calls.adds == 1);
+}
+
 TEST_CASE("gathered: work that nobody waited for ends before its places do") {
     for (const auto streams : {Stream::Mode::threaded, Stream::Mode::deferred}) {
         Rig rig({2, 2}, {.streams = streams});
