@@ -74,7 +74,7 @@ Outcome run_signalled(int signal, int64_t lines, const Arguments& arguments, int
     int64_t process = 0;
     return run_shell(
         coeus_line(arguments, ranks,
-                   {{"COEUS_FAULT", fmt::format("slow rank=0 step=1 seconds={:.3f}", patience(0.02))}},
+                   {{"COEUS_FAULT", fmt::format("slow rank=0 step=1 seconds={:.3f}", patience(0.01))}},
                    saying_who),
         [&](const std::string& line) {
             if (process == 0) process = process_said_in(line);
