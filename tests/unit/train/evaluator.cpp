@@ -16,23 +16,23 @@ using namespace coeus::test;
 
 namespace {
 
-constexpr int64_t window = 4;
+constexpr int64_t window_tokens = 4;
 
 Config config_with(int64_t sequences, int64_t steps, bool document_mask = false) {
     Config config;
     config.validation.enable = true;
     config.validation.local_batch_size = sequences;
     config.validation.steps = steps;
-    config.validation.seq_len = window;
+    config.validation.seq_len = window_tokens;
     config.training.document_mask = document_mask;
     return config;
 }
 
 ValidationMetrics validate(const SampleStream& sampler, const Config& config) {
-    Engine engine(tiny_config(),
-                  {.types = {.master = Dtype::f64, .compute = Dtype::f64},
-                   .training = {.sequences = 1, .seq_len = window},
-                   .validation = {.sequences = config.validation.local_batch_size, .seq_len = window}});
+    Engine engine(tiny_config(), {.types = {.master = Dtype::f64, .compute = Dtype::f64},
+                                  .training = {.sequences = 1, .seq_len = window_tokens},
+                                  .validation = {.sequences = config.validation.local_batch_size,
+                                                 .seq_len = window_tokens}});
     engine.allocate();
     engine.decoder().parameters().initialise(5, 1);
     engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
@@ -51,11 +51,11 @@ TEST_CASE("evaluator: batches of any size give one loss") {
     std::vector<uint8_t> mask;
     for (int i = 0; i < 36; ++i) mask.push_back(i % 3 != 1);
     const TokenFile file(counting_file(folder / "tokens.h5", 36, {3, 11, 12, 30}, mask));
-    const Sampler sampler(file, {.seq_len = window});
+    const Sampler sampler(file, {.seq_len = window_tokens});
     const ValidationMetrics one = validate(sampler, config_with(1, -1));
     int64_t valid = 0;
     for (int64_t window = 0; window < 7; ++window)
-        for (int64_t t = 1; t <= window; ++t) valid += mask[size_t(window * 5 + t)];
+        for (int64_t t = 1; t <= window_tokens; ++t) valid += mask[size_t(window * 5 + t)];
     CHECK(one.tokens == valid);
     CHECK(one.loss > 3);
     CHECK(one.loss < 5);
@@ -75,36 +75,38 @@ TEST_CASE("evaluator: batches of any size give one loss") {
 TEST_CASE("evaluator: steps count batches") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "tokens.h5", 36));
-    const Sampler sampler(file, {.seq_len = window});
-    CHECK(validate(sampler, config_with(2, 2)).tokens == 4 * window);
+    const Sampler sampler(file, {.seq_len = window_tokens});
+    CHECK(validate(sampler, config_with(2, 2)).tokens == 4 * window_tokens);
     CHECK(validate(sampler, config_with(1, 4)).loss == validate(sampler, config_with(1, 4)).loss);
     CHECK(relatively_close(validate(sampler, config_with(1, 4)).loss,
                            validate(sampler, config_with(2, 2)).loss, 1e-13));
-    CHECK(validate(sampler, config_with(2, 100)).tokens == 7 * window);
-    CHECK(validate(sampler, config_with(2, INT64_MAX / 2)).tokens == 7 * window);
+    CHECK(validate(sampler, config_with(2, 100)).tokens == 7 * window_tokens);
+    CHECK(validate(sampler, config_with(2, INT64_MAX / 2)).tokens == 7 * window_tokens);
 }
 
-TEST_CASE("evaluator: of several sources every window counts once, those of few steps are spread over all") {
+TEST_CASE(
+    "evaluator: of several sources every window_tokens counts once, those of few steps are spread over all") {
     const TemporaryFolder folder;
-    // the second source has labels in one window of two only
+    // the second source has labels in one window_tokens of two only
     std::vector<uint8_t> mask(10, 0);
     mask[1] = 1;
     const TokenFile a(counting_file(folder / "a.h5", 20)), b(counting_file(folder / "b.h5", 10, {}, mask));
-    const std::vector<Sampler> sources = {Sampler(a, {.seq_len = window}), Sampler(b, {.seq_len = window})};
+    const std::vector<Sampler> sources = {Sampler(a, {.seq_len = window_tokens}),
+                                          Sampler(b, {.seq_len = window_tokens})};
     const SampleStream stream(sources, {});
-    CHECK(validate(stream, config_with(2, -1)).tokens == 4 * window + 1);
+    CHECK(validate(stream, config_with(2, -1)).tokens == 4 * window_tokens + 1);
     // two windows of the first source for each of the second
-    CHECK(validate(stream, config_with(3, 1)).tokens == 2 * window + 1);
-    const double alone = validate(sources[0], config_with(4, -1)).loss * 4 * window;
+    CHECK(validate(stream, config_with(3, 1)).tokens == 2 * window_tokens + 1);
+    const double alone = validate(sources[0], config_with(4, -1)).loss * 4 * window_tokens;
     const double other = validate(sources[1], config_with(4, -1)).loss;
-    CHECK(relatively_close(validate(stream, config_with(3, -1)).loss, (alone + other) / (4 * window + 1),
-                           1e-12));
+    CHECK(relatively_close(validate(stream, config_with(3, -1)).loss,
+                           (alone + other) / (4 * window_tokens + 1), 1e-12));
 }
 
 TEST_CASE("evaluator: samples without any label are an error") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "tokens.h5", 10, {}, std::vector<uint8_t>(10, 0)));
-    const Sampler sampler(file, {.seq_len = window});
+    const Sampler sampler(file, {.seq_len = window_tokens});
     CHECK_THROWS_AS(validate(sampler, config_with(1, -1)), ConfigError);
     CHECK_THROWS_WITH(
         validate(sampler, config_with(1, -1)),
