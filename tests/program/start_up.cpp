@@ -127,46 +127,45 @@ TEST_CASE("stragglers: a rank that shares its core with others is named") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
-    // others have the rank's core for 0.2 s of each step
+    // others have the rank's core for 0.4 s of each step; what a busy machine takes from all ranks is less
     const auto train = [&](int rank, const std::string& straggler_freq) {
         fs::remove_all(run);
         const Outcome outcome = run_coeus(
             tiny_run(
                 run, folder / "tokens.h5",
-                {steps(5), "--metrics.straggler_freq=" + straggler_freq, "--metrics.straggler_percent=50"}),
-            3, {{"COEUS_FAULT", fmt::format("slow rank={} seconds=0.2", rank)}});
+                {steps(4), "--metrics.straggler_freq=" + straggler_freq, "--metrics.straggler_percent=0"}),
+            3, {{"COEUS_FAULT", fmt::format("slow rank={} seconds=0.4", rank)}});
         INFO(outcome.output);
         CHECK(outcome.exit_code == 0);
         return outcome.output;
     };
-    const auto straggler_lines = [&] {
-        std::vector<JsonDocument> found;
-        for (const std::string& line : lines_of(read_file(run / "metrics.jsonl")))
-            if (line.find("straggler") != std::string::npos)
-                found.push_back(JsonDocument::parse(line, "line"));
-        return found;
-    };
     for (const int rank : {0, 2}) {
-        CAPTURE(rank);
         const std::string output = train(rank, "2");
-        CHECK(count_of(fmt::format("Slow rank {} (host ", rank), output) == 2);
-        CHECK(count_of(" ms a step longer than others", output) == 2);
-        CHECK(count_of("Slow rank", output) == 2);  // nobody else
-        const std::vector<JsonDocument> lines = straggler_lines();
-        REQUIRE(lines.size() == 2);
-        for (size_t i = 0; i < 2; ++i) {
-            const JsonView line = lines[i].root();
-            CHECK(line.integer("step") == 2 * int64_t(i + 1));
-            CHECK(line.integer("straggler_rank") == rank);
-            CHECK(line.string("straggler_phase") == "compute");
-            CHECK(line.number("straggler_percent") >= 50);
-            CHECK(line.contains("straggler_change_ms") == (i == 1));
+        CAPTURE(rank, output);
+        int said = 0;
+        for (const std::string& line : lines_of(output)) {
+            if (line.find("its computation takes") == std::string::npos) continue;
+            ++said;
+            CHECK_THAT(line, Contains(fmt::format("Slow rank {} (host ", rank)) &&
+                                 Contains(" ms a step longer than others"));
         }
+        CHECK(said == 2);
+        std::vector<int64_t> ends;  // of the windows
+        for (const std::string& text : lines_of(read_file(run / "metrics.jsonl"))) {
+            if (text.find("\"straggler_phase\":\"compute\"") == std::string::npos) continue;
+            const JsonDocument document = JsonDocument::parse(text, "line");
+            const JsonView line = document.root();
+            ends.push_back(line.integer("step"));
+            CHECK(line.integer("straggler_rank") == rank);
+            CHECK(line.number("straggler_ms") > 0);
+            CHECK(line.number("straggler_percent") > 0);
+            CHECK(line.contains("straggler_change_ms") == (ends.size() == 2));
+        }
+        CHECK(ends == std::vector<int64_t>{2, 4});
         CHECK(run_coeus({"report", run.string()}).exit_code == 0);
-        CHECK_THAT(read_file(run / "report.html"), Contains("straggler_ms"));
     }
-    CHECK(count_of("Slow rank", train(2, "0")) == 0);
-    CHECK(straggler_lines().empty());
+    CHECK_THAT(train(2, "0"), !Contains("Slow rank"));
+    CHECK_THAT(read_file(run / "metrics.jsonl"), Contains("\"step\":4") && !Contains("straggler"));
 }
 
 TEST_CASE("stragglers: the rank that holds the others up is named, and for what") {
