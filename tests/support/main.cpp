@@ -37,7 +37,7 @@ CATCH_REGISTER_REPORTER("coeus", CountingReporter)
 
 void skip(const std::string& why) {
     case_skips = true;
-    std::cout << "skipped: " << why << std::endl;
+    std::cout << "\nskipped: " << why << std::endl;  // also after an unfinished line, or one in colour
     SUCCEED();  // it does not lack a check
 }
 

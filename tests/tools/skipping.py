@@ -2,6 +2,7 @@
 """What a skipped case does to its program, to ctest's run and to what tools/test.sh says: skipping.py PROGRAM
 MPI_PROGRAM, both of tests/skipping/cases.cpp"""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,7 @@ class Run(unittest.TestCase):
         """Tests are a name and the words of a command."""
         text = ""
         for name, *command in tests:
+            command = [shutil.which(command[0]), *command[1:]]
             words = " ".join(f'"{word}"' for word in command)
             text += f'add_test("{name}" {words})\nset_tests_properties("{name}" PROPERTIES SKIP_RETURN_CODE 77)\n'
         (self.folder / "CTestTestfile.cmake").write_text(text)
@@ -107,6 +109,12 @@ skipped: a part of 1 more
      1 the moon is not full
 """), said)
         self.assertIn("100% tests passed, 0 tests failed out of 5", said)
+
+    def test_ranks(self):
+        code, said = self.run_script(("a", *MPIRUN, MPI_PROGRAM, "skips"), ("b", *MPIRUN, MPI_PROGRAM, "skips,passes"))
+        self.assertEqual(code, 0)
+        self.assertEqual(said.splitlines()[-4:], ["skipped: 1 test", "     1 the moon is not full",
+                                                  "skipped: a part of 1 more", "     1 the moon is not full"])
 
     def test_nothing_skipped(self):
         code, said = self.run_script(("a", PROGRAM, "passes"))
