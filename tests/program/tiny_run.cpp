@@ -116,7 +116,8 @@ MetricLines read_metrics(const fs::path& dump_folder) {
                                    .tokens_seen = line.integer("tokens_seen"),
                                    .epoch = line.number("epoch"),
                                    .memory_gib = line.number("memory_gib"),
-                                   .resident_gib = line.number("resident_gib")});
+                                   .resident_gib = line.number("resident_gib"),
+                                   .step_s = line.number("step_s")});
     }
     return lines;
 }
