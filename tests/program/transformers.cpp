@@ -116,8 +116,9 @@ struct GoldenQuestions {
                 return;
             }
             convert_for_transformers(model, folder / (name + ".h5"));
-            convert_for_transformers(folder / (name + ".h5"), folder / name,
-                         name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
+            convert_for_transformers(
+                folder / (name + ".h5"), folder / name,
+                name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
             const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
             const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
             const auto windows = batches.read_all<int64_t>("tokens");

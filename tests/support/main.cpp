@@ -38,7 +38,7 @@ CATCH_REGISTER_REPORTER("coeus", CountingReporter)
 void skip(const std::string& why) {
     case_skips = true;
     std::cout << "\nskipped: " << why << std::endl;  // also after an unfinished line, or one in colour
-    SUCCEED();  // it does not lack a check
+    SUCCEED();                                       // it does not lack a check
 }
 
 void skip_unless_required(const std::string& why) {
