@@ -101,11 +101,11 @@ LANGUAGE = re.compile(r"_t$|^static_assert$")
 KINDS = r"(?:class|struct|enum class|enum|union)"
 TYPE = re.compile(rf"^{KINDS}(?: \[\[nodiscard\]\])? ([A-Z]\w+)(?=[^;\n]*[{{:]| final)|^using ([A-Z]\w+) =", re.MULTILINE)
 # members: their names may be used without saying whose they are
-NESTED = re.compile(rf"^\s+(?:{KINDS}|using) ([A-Z]\w+)|^ +[\w:<>,*&\[\] ]+[ *&]\(?\*?([a-z]\w*_\w+)[()]", re.MULTILINE)
+NESTED = re.compile(rf"^[ \t]+(?:{KINDS}|using) ([A-Z]\w+)|^ +[\w:<>,*&\[\] ]+[ *&]\(?\*?([a-z]\w*_\w+)[()]", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=[A-Za-z])(?!using|return|namespace)[\w:<>,*&\[\] ]+[ *&]([a-z]\w*_\w+)\([^\n]*[,;{)]$", re.MULTILINE)
 USED_TYPE = re.compile(r"(?<![\w.>:])(?:coeus::|test::)*([A-Z]\w+)\b")
 USED_FUNCTION = re.compile(r"(?<![\w.>:~])(?<!\w )(?:coeus::|test::)*([a-z]\w*_\w+)\(")
-OWN_TYPE = re.compile(rf"\b(?:{KINDS}|typename|using|concept) ([A-Z]\w+)")
+OWN_TYPE = re.compile(rf"\b(?:{KINDS}|typename|using|concept|typedef \w+)(?:\.\.\.)? ([A-Z]\w+)")
 OWN_FUNCTION = re.compile(r"[\w>&*\]] [*&]?([a-z]\w*_\w+)\(|\bauto[&*]* ([a-z]\w*_\w+) = ")
 
 
@@ -161,7 +161,8 @@ class Tree:
         for name in sorted(set(re.findall(r"\bstd::(\w+)", code)) & set(HOME)):
             if not headers & {HOME[name], *ALSO.get(name, "").split()}:
                 lacks.setdefault(f"<{HOME[name]}>", f"std::{name}")
-        own = {name for groups in OWN_FUNCTION.findall(code) for name in groups} | set(OWN_TYPE.findall(code))
+        own = {name for groups in OWN_FUNCTION.findall(code) for name in groups} | {
+            name for p in reached for name in OWN_TYPE.findall(self.code[p])}
         for name in sorted((set(USED_TYPE.findall(code)) | set(USED_FUNCTION.findall(code))) - own):
             places = self.declared.get(name)
             if places and not places & reached:

@@ -15,7 +15,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 import check_files  # noqa: E402
 import check_headers  # noqa: E402
 import check_includes  # noqa: E402
+import check_uses  # noqa: E402
 import sources  # noqa: E402
+import tidy  # noqa: E402
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -98,25 +100,88 @@ class Includes(unittest.TestCase):
         self.assertEqual(said.getvalue(), "all\na.cpp:1: bad\nall: 1 findings\n")
 
 
-class Headers(unittest.TestCase):
-    def test_what_the_build_does_not_prove_is_compiled(self):
-        texts = {
-            "include/coeus/a/first.hpp": "",
-            "include/coeus/a/second.hpp": "",
-            "include/coeus/a/after_a_macro.hpp": "",
-            "include/coeus/a/in_a_test.hpp": "",
-            "src/a/first.cpp": SPDX + '// text\n#include "coeus/a/first.hpp"\n\n#include "coeus/a/second.hpp"\n',
-            "src/a/macro.cpp": SPDX + '#define A\n#include "coeus/a/after_a_macro.hpp"\n',
-            "tests/a.cpp": SPDX + '#include "coeus/a/in_a_test.hpp"\n',
-        }
-        left = check_headers.left_to_check([Path(name) for name in texts], lambda path: texts[str(path)])
-        self.assertEqual([path.stem for path in left], ["second", "after_a_macro", "in_a_test"])
+class Uses(unittest.TestCase):
+    """Each file includes what it uses."""
+    TEXTS = {
+        "include/coeus/a/shape.hpp": "#include <vector>\nstruct Shape {\n    struct Inner {};\n    int number_of() const;\n};\n"
+                                     "int count_of(const Shape& shape);\n",
+        "include/coeus/a/flow.hpp": '#include "coeus/a/shape.hpp"\nclass Flow;\nclass Flow {\n    Shape shape;\n};\n',
+    }
 
+    def check(self, text, name="src/a/x.cpp"):
+        texts = {Path(path): content for path, content in {**self.TEXTS, name: text}.items()}
+        return check_uses.Tree(texts).check(Path(name))
+
+    def test_what_is_included_may_be_used(self):
+        for text in (
+            '#include "coeus/a/flow.hpp"\nstd::vector<Shape> all;\nint n = count_of(all[0]);\n',  # by way of flow.hpp
+            "// Shape, std::map\nconst char* text = \"Shape std::map count_of(\";\n",
+            "struct Shape {};\nShape own;\n",
+            "int count_of(int x);\nint two = count_of(2);\n",
+            "int f(const Box& box) { return box.count_of(1) + box->count_of(2); }\n",
+            "struct Inner {};\nint n = number_of(Inner());\n",  # members of others have these names
+            "#include <catch2/catch.hpp>\nstd::string text;\n",
+        ):
+            self.assertEqual(self.check(text), [], text)
+
+    def test_what_is_not_included_is_found(self):
+        cases = {
+            "src/a/x.cpp:2: uses std::map, but does not include <map>": "#include <vector>\nstd::map<int, int> m;\n",
+            "src/a/x.cpp:1: uses std::vector, but does not include <vector>": "std::vector<int> v;\n",
+            'src/a/x.cpp:1: uses Shape, but does not include "include/coeus/a/shape.hpp"': "coeus::Shape* s;\n",
+            'src/a/x.cpp:1: uses count_of, but does not include "include/coeus/a/shape.hpp"': "int n = count_of(x);\n",
+            'src/a/x.cpp:1: uses Flow, but does not include "include/coeus/a/flow.hpp"': "Flow flow;\n",
+        }
+        for finding, text in cases.items():
+            self.assertEqual(self.check(text), [finding])
+
+    def test_every_file_includes_what_it_uses(self):
+        tree = check_uses.Tree({path: (ROOT / path).read_text() for path in sources.code()})
+        self.assertGreater(len(tree.declared), 500)  # names are found at all
+
+
+class Headers(unittest.TestCase):
     def test_a_header_that_lacks_an_include_is_found(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".hpp") as header:
-            header.write("#pragma once\nstd::vector<int> a;\n")
-            header.flush()
-            self.assertIn("does not compile alone: ", check_headers.compile_alone(Path(header.name))[0])
+        with tempfile.TemporaryDirectory() as folder:
+            header = Path(folder) / "lacks.hpp"
+            header.write_text("#pragma once\nstd::vector<Mesh> a;\n")
+            before = check_headers.precompiled(["#include <vector>\n"], folder)
+            self.assertIn("does not compile alone: ", check_headers.compile_alone(header, before)[0])
+            header.write_text("#pragma once\nstd::vector<int> a;\n")
+            self.assertEqual(check_headers.compile_alone(header, before), [])
+
+
+class Tidy(unittest.TestCase):
+    def test_files_of_a_folder_with_the_same_options_are_together(self):
+        def item(path, *options):
+            return (ROOT / path, list(options))
+        work = [item("src/base/text.cpp"), item("src/base/log.cpp"), item("src/base/error.cpp"), item("src/io/dcp.cpp"),
+                item("src/base/types.cpp", "-DA")]
+        parts = [{path.name for path, _ in part} for part in tidy.groups(work, most=2)]
+        self.assertCountEqual(map(len, parts), [2, 1, 1, 1])
+        self.assertIn({"dcp.cpp"}, parts)
+        self.assertIn({"types.cpp"}, parts)
+
+    def test_lines_keep_their_places(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second, header = (Path(folder) / name for name in ("a.cpp", "b.cpp", "own.hpp"))
+            first.write_text("int a;\nint b;\n")
+            second.write_text('#include "own.hpp"\n#include "coeus/x.hpp"\nint c;\n')
+            header.write_text("")
+            text, places = tidy.joined([first, second])
+            self.assertEqual(text, f'int a;\nint b;\n#include "{header.resolve()}"\n#include "coeus/x.hpp"\nint c;\n')
+            self.assertEqual(places, [(first, 1), (first, 2), (second, 1), (second, 2), (second, 3)])
+
+    def test_a_batch_is_its_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            unity = Path(folder) / "Unity/unity_0_cxx.cxx"
+            unity.parent.mkdir()
+            unity.write_text(f'#include "{ROOT}/src/base/text.cpp"\n#include "{ROOT}/src/base/log.cpp"\n')
+            found = tidy.sources_of({"file": str(unity)}, Path(folder))
+            self.assertEqual(found, [ROOT / "src/base/text.cpp", ROOT / "src/base/log.cpp"])
+            self.assertEqual(tidy.sources_of({"file": str(ROOT / "src/io/dcp.cpp")}, Path(folder)),
+                             [ROOT / "src/io/dcp.cpp"])
+            self.assertEqual(tidy.sources_of({"file": "/elsewhere/x.cpp"}, Path(folder)), [])
 
 
 class Packages(unittest.TestCase):
