@@ -22,6 +22,7 @@ from pathlib import Path
 import sources
 
 TIDY = os.environ.get("CLANG_TIDY", "clang-tidy-14")
+CONFIG = sources.ROOT / ".clang-tidy"
 OWN_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 MOST_TOGETHER = 12
 DOES_NOT_COMPILE = "[clang-diagnostic-error]"
@@ -105,7 +106,7 @@ def joined(paths):
 
 def run_tidy(path, arguments, places=None):
     """Findings of one file, as (path, line, what). `places`: what its lines are in truth."""
-    done = subprocess.run([TIDY, "--quiet", str(path), "--", *arguments], capture_output=True, text=True)
+    done = subprocess.run([TIDY, "--quiet", f"--config-file={CONFIG}", str(path), "--", *arguments], capture_output=True, text=True)
     found = set()
     for line in done.stdout.splitlines():
         match = FINDING.match(line)
@@ -142,7 +143,7 @@ def main():
     build = (sources.ROOT / sys.argv[1]).resolve()
     wanted = sys.argv[2:]
     version = subprocess.run([TIDY, "--version"], capture_output=True, text=True).stdout
-    salt = (version + (sources.ROOT / ".clang-tidy").read_text()).encode()
+    salt = (version + CONFIG.read_text()).encode()
     clean = build / "tidy-clean"
     clean.mkdir(exist_ok=True)
     extra = compiler_headers()
