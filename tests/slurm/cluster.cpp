@@ -57,7 +57,11 @@ int64_t newest_step(const fs::path& run) {
 }
 
 bool slurm_is_here() {
-    if (run_shell("PATH=$PATH:/usr/sbin command -v munged slurmctld slurmd srun").exit_code == 0) return true;
+    // dash looks for the first name alone
+    const Outcome found = run_shell(
+        "PATH=$PATH:/usr/sbin; for name in munged slurmctld slurmd srun sbatch; do command -v $name || exit "
+        "1; done");
+    if (found.exit_code == 0) return true;
     skip_unless_required("Slurm is not installed (Debian: slurm-wlm, munge)");
     return false;
 }
