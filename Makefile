@@ -44,7 +44,7 @@ debug:
 
 cuda:
 	@tools/deps.sh build test
-	@$(call configure,build-cuda,cuda,$(if $(COEUS_LIBRARIES_OF),-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF))))
+	@$(call configure,build-cuda,cuda,-DCOEUS_LIBRARIES_OF=$(abspath $(COEUS_LIBRARIES_OF)))
 	@cmake --build --preset cuda --target all coeus_gpu_tests gpu_gemm
 
 # what the scripts for GPUs start, beside the program

@@ -126,8 +126,8 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
 }
 
-// Work under way refers to the places and to its stream: the streams are the first members to end, which do
-// what was given to them while their pointers still stand (as they would not in reset()). Nobody waits later.
+// Work under way refers to the places: the streams, which do what was given to them, end before these. Nobody waits
+// for it any more.
 Gathered::~Gathered() {
     for (const auto* places : {&weights_, &gradients_})
         if (*places)
@@ -168,9 +168,8 @@ void Gathered::for_each_storage(size_t u, const Each& each) const {
     for (size_t i = unit.first; i < unit.first + unit.count; ++i) each(i, parameters_.storages()[i]);
 }
 
-void Gathered::gather(size_t u) {
+void Gathered::gather(Exec& exec, size_t u) {
     const NamedRange range(gathering);
-    Exec& exec = gather_stream_->exec();
     ranks_->gather.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
             const Tensor all = weights_->of(u, i), own = share_of(all, ranks_->gather);
@@ -182,9 +181,8 @@ void Gathered::gather(size_t u) {
     });
 }
 
-void Gathered::scatter(size_t u) {
+void Gathered::scatter(Exec& exec, size_t u) {
     const NamedRange range(reducing);
-    Exec& exec = reduce_stream_->exec();
     ranks_->reduce.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
             if (!storage.trainable()) return;
@@ -200,10 +198,10 @@ void Gathered::scatter(size_t u) {
     });
 }
 
-void Gathered::sum_over_replicas(size_t unit) {
+void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
     const NamedRange range(reducing);
     for (const Tensor& gradients : parameters_.gradients_of(unit))
-        ranks_->replicas.all_reduce(reduce_stream_->exec(), gradients);
+        ranks_->replicas.all_reduce(exec, gradients);
 }
 
 void Gathered::prefetch(size_t unit) {
@@ -212,7 +210,7 @@ void Gathered::prefetch(size_t unit) {
     if (state.valid || !weights_->has_room(unit)) return;
     weights_->make_room(unit);
     state.valid = true;
-    state.pending = gather_stream_->run([this, unit] { gather(unit); });
+    state.pending = gather_stream_->run([this, unit, &exec = gather_stream_->exec()] { gather(exec, unit); });
 }
 
 void Gathered::hold_weights(size_t unit) {
@@ -255,12 +253,12 @@ void Gathered::reduce_later(size_t unit, bool complete) {
     const ObservedExchange wait(*compute_, reducing);  // where the stream is eager
     if (is_sharded() && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
-        gradients_->states[unit].pending = reduce_stream_->run([this, unit] { scatter(unit); });
+        gradients_->states[unit].pending = reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
     }
     if (complete) {
         uses_left_[unit] = 0;
         reduction_.forget();  // the stream keeps the order
-        reduction_ = reduce_stream_->run([this, unit] { sum_over_replicas(unit); });
+        reduction_ = reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { sum_over_replicas(exec, unit); });
     }
 }
 

@@ -116,9 +116,9 @@ private:
     void release_gradients(size_t unit);
     template <class Each>  // (number, storage)
     void for_each_storage(size_t unit, const Each& each) const;
-    void gather(size_t unit);
-    void scatter(size_t unit);
-    void sum_over_replicas(size_t unit);
+    void gather(Exec& exec, size_t unit);
+    void scatter(Exec& exec, size_t unit);
+    void sum_over_replicas(Exec& exec, size_t unit);
     void reduce_later(size_t unit, bool complete);
     void expect_uses();
 

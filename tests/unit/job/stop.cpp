@@ -49,12 +49,7 @@ JobEnd::Options by_scheduler(const SharedJob& job) {
 // Asks until it holds; false: it does not within a time in which it must.
 template <class Condition>
 bool comes_true(const Condition& condition) {
-    const Timer timer;
-    while (!condition()) {
-        if (timer.seconds() > 60) return false;
-        std::this_thread::yield();
-    }
-    return true;
+    return wait_until(condition, patience(60));
 }
 
 }  // namespace
