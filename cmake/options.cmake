@@ -26,8 +26,10 @@ if(COEUS_SANITIZE)
         -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow
         -fno-sanitize-recover=all)
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
-    # optimising what sanitizers add takes longer than all the rest of a build
-    set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+    # optimising what sanitizers add takes longer than all the rest of a build; fuzzers run for longer than that
+    if(NOT COEUS_FUZZ)
+        set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+    endif()
 endif()
 # for a target in which tests with sanitizers spend their time
 function(coeus_optimise_sanitized target)

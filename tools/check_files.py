@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on each file: the SPDX line, at most 600 lines, `#pragma once`, no path of one machine, plain white space."""
+"""Rules on each file: the SPDX line, at most 600 lines, `#pragma once`, no anonymous namespace in a header, no path of
+one machine, plain white space."""
 import re
 import sys
 
@@ -9,6 +10,7 @@ import sources
 LONGEST = 600
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 NO_COMMENTS = (".json", ".safetensors", ".h5", ".csv")  # formats that cannot carry the line
+ANONYMOUS = re.compile(r"\s*namespace\s*\{")
 MACHINE_PATH = re.compile(r"""(^|[\s"'=(:`])/(home|root|work|Users)/(?!someone)\w""")
 
 
@@ -21,6 +23,9 @@ def check(path, text):
         found.append(f"{path}:1: the first line must carry '{SPDX}'")
     if path.suffix in (".hpp", ".cuh") and "#pragma once" not in lines:
         found.append(f"{path}:1: a header needs #pragma once")
+    if path.suffix in (".hpp", ".cuh"):
+        found += [f"{path}:{number}: an anonymous namespace in a header" for number, line in enumerate(lines, 1)
+                  if ANONYMOUS.match(line)]
     if path.suffix in sources.CODE and len(lines) > LONGEST:
         found.append(f"{path}:{len(lines)}: more than {LONGEST} lines; split the file")
     for number, line in enumerate(lines, 1):

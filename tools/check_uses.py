@@ -17,34 +17,38 @@ STANDARD = {
     "algorithm": "min max sort find clamp count fill all_of any_of find_if min_element max_element stable_sort equal"
                  " copy copy_n none_of adjacent_find count_if minmax_element rotate pop_heap push_heap make_heap fill_n"
                  " reverse transform copy_if lower_bound upper_bound shuffle replace_if mismatch unique"
-                 " stable_partition nth_element is_sorted partition_point",
+                 " stable_partition nth_element is_sorted partition_point ranges",
     "array": "array",
     "atomic": "atomic memory_order_relaxed memory_order_release memory_order_acquire atomic_thread_fence",
     "bit": "bit_cast bit_width bit_ceil countr_zero rotl rotr endian popcount",
     "cctype": "isalnum isdigit tolower toupper isspace isalpha",
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
-    "cmath": "sqrt fabs isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
+    "cmath": "nan abs sqrt fabs isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
              " ldexp log10 log2 exp2 erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
+    "concepts": "integral same_as floating_point",
     "condition_variable": "condition_variable",
     "csignal": "signal raise",
+
     "cstddef": "byte ptrdiff_t",
     "cstdio": "FILE fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
-    "cstdlib": "getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
-    "cstring": "memcpy memset memcmp memmove memchr strcmp strlen strchr strncmp strerror",
+    "cstdlib": "atof getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
+    "cstring": "memcpy memset memcmp memmove memchr strcmp strlen strchr strrchr strncmp strerror",
+    "ctime": "time",
     "deque": "deque",
-    "exception": "exception_ptr current_exception rethrow_exception uncaught_exceptions terminate",
+    "exception": "exception exception_ptr current_exception rethrow_exception uncaught_exceptions terminate",
     "filesystem": "filesystem",
     "fstream": "ifstream ofstream fstream",
     "functional": "function greater less hash invoke",
     "future": "future promise async launch",
     "initializer_list": "initializer_list",
     "iostream": "cout cerr",
-    "iterator": "back_inserter distance istreambuf_iterator prev next",
+    "istream": "ios ws ostream flush endl streambuf",
+    "iterator": "begin end size back_inserter distance istreambuf_iterator prev next",
     "limits": "numeric_limits",
     "list": "list",
     "map": "map multimap",
-    "memory": "unique_ptr make_unique shared_ptr make_shared weak_ptr addressof",
+    "memory": "unique_ptr make_unique shared_ptr make_shared weak_ptr addressof align allocator_arg",
     "mutex": "mutex lock_guard unique_lock recursive_mutex once_flag call_once scoped_lock",
     "new": "bad_alloc align_val_t",
     "numbers": "numbers",
@@ -58,19 +62,20 @@ STANDARD = {
     "span": "span as_bytes",
     "sstream": "istringstream ostringstream stringstream",
     "stdexcept": "runtime_error logic_error",
-    "string": "string to_string getline stod stoi stoll stoull",
-    "string_view": "string_view",
+    "string": "char_traits string_literals string to_string getline stod stoi stoll stoull",
+    "string_view": "string_view string_view_literals",
     "system_error": "error_code errc system_error",
     "thread": "thread jthread this_thread",
     "tuple": "tuple tie make_tuple",
     "type_traits": "is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
                    " is_floating_point_v is_integral_v is_class_v is_pointer_v type_identity_t remove_const_t"
-                   " remove_pointer_t",
+                   " remove_pointer_t remove_reference_t is_invocable_r_v is_copy_constructible_v"
+                   " is_copy_assignable_v",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
     "utility": "move pair exchange swap forward declval as_const in_place",
     "variant": "variant holds_alternative get_if monostate visit",
-    "vector": "vector",
+    "vector": "vector erase erase_if",
 }
 # name -> other headers that are specified to have it, or that nobody could write without
 ALSO = {
@@ -84,7 +89,21 @@ ALSO = {
     "error_code": "filesystem",
     "byte": "span",
     "ptrdiff_t": "span string vector",
+    "exception": "stdexcept",
     "exception_ptr": "stdexcept",
+    "abs": "cstdlib",
+    "begin": "array map set span string vector",
+    "end": "array map set span string vector",
+    "size": "array map set span string vector",
+    "erase": "map set string",
+    "erase_if": "deque map set string",
+    "ranges": "ranges",
+    "ios": "fstream iostream sstream",
+    "ws": "fstream iostream sstream",
+    "flush": "fstream iostream sstream",
+    "endl": "iostream",
+    "ostream": "fstream iostream sstream",
+    "streambuf": "iostream",
     "hash": "string",
     "less": "map set",
     "remove": "algorithm filesystem",
@@ -97,6 +116,7 @@ QUOTED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 ANGLED = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.MULTILINE)
 NOT_CODE = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 DIRECTIVE = re.compile(r"^\s*#.*$", re.MULTILINE)
+INTEGER = re.compile(r"\bu?int(?:8|16|32|64|ptr)_t\b")
 LANGUAGE = re.compile(r"_t$|^static_assert$")
 KINDS = r"(?:class|struct|enum class|enum|union)"
 TYPE = re.compile(rf"^{KINDS}(?: \[\[nodiscard\]\])? ([A-Z]\w+)(?=[^;\n]*[{{:]| final)|^using ([A-Z]\w+) =", re.MULTILINE)
@@ -104,9 +124,11 @@ TYPE = re.compile(rf"^{KINDS}(?: \[\[nodiscard\]\])? ([A-Z]\w+)(?=[^;\n]*[{{:]| 
 NESTED = re.compile(rf"^[ \t]+(?:{KINDS}|using) ([A-Z]\w+)|^ +[\w:<>,*&\[\] ]+[ *&]\(?\*?([a-z]\w*_\w+)[()]", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=[A-Za-z])(?!using|return|namespace)[\w:<>,*&\[\] ]+[ *&]([a-z]\w*_\w+)\([^\n]*[,;{)]$", re.MULTILINE)
 USED_TYPE = re.compile(r"(?<![\w.>:])(?:coeus::|test::)*([A-Z]\w+)\b")
-USED_FUNCTION = re.compile(r"(?<![\w.>:~])(?<!\w )(?:coeus::|test::)*([a-z]\w*_\w+)\(")
+USED_FUNCTION = re.compile(r"(?<![\w.>:~])(?:coeus::|test::)*([a-z]\w*_\w+)\(")
 OWN_TYPE = re.compile(rf"\b(?:{KINDS}|typename|using|concept|typedef \w+)(?:\.\.\.)? ([A-Z]\w+)")
-OWN_FUNCTION = re.compile(r"[\w>&*\]] [*&]?([a-z]\w*_\w+)\(|\bauto[&*]* ([a-z]\w*_\w+) = ")
+# declared or defined here: at the beginning of a line, after a type
+OWN_FUNCTION = re.compile(r"^ *(?!return |throw |else |case |co_)(?:template <[^\n]*> )?(?:[\w:]+(?:<[^\n()]*>)?[*&]* )+[*&]*([a-z]\w*_\w+)\("
+                          r"|\bauto[&*]* ([a-z]\w*_\w+) = ", re.MULTILINE)
 
 
 def code_of(text):
@@ -161,6 +183,11 @@ class Tree:
         for name in sorted(set(re.findall(r"\bstd::(\w+)", code)) & set(HOME)):
             if not headers & {HOME[name], *ALSO.get(name, "").split()}:
                 lacks.setdefault(f"<{HOME[name]}>", f"std::{name}")
+        unknown = set(re.findall(r"\bstd::(\w+)", code)) - set(HOME)
+        if unknown:
+            lacks["a header that STANDARD of tools/check_uses.py knows"] = f"std::{min(unknown)}"
+        if INTEGER.search(code) and "cstdint" not in headers:
+            lacks["<cstdint>"] = INTEGER.search(code).group()
         own = {name for groups in OWN_FUNCTION.findall(code) for name in groups} | {
             name for p in reached for name in OWN_TYPE.findall(self.code[p])}
         for name in sorted((set(USED_TYPE.findall(code)) | set(USED_FUNCTION.findall(code))) - own):

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cxxabi.h>
 #include <dlfcn.h>

@@ -126,8 +126,8 @@ Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
 }
 
-// Work under way refers to the places: the streams, which do what was given to them, end before these. Nobody waits
-// for it any more.
+// Work under way refers to the places: the streams, which do what was given to them, end before these. Nobody
+// waits for it any more.
 Gathered::~Gathered() {
     for (const auto* places : {&weights_, &gradients_})
         if (*places)
@@ -253,12 +253,14 @@ void Gathered::reduce_later(size_t unit, bool complete) {
     const ObservedExchange wait(*compute_, reducing);  // where the stream is eager
     if (is_sharded() && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
-        gradients_->states[unit].pending = reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
+        gradients_->states[unit].pending =
+            reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
     }
     if (complete) {
         uses_left_[unit] = 0;
         reduction_.forget();  // the stream keeps the order
-        reduction_ = reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { sum_over_replicas(exec, unit); });
+        reduction_ = reduce_stream_->run(
+            [this, unit, &exec = reduce_stream_->exec()] { sum_over_replicas(exec, unit); });
     }
 }
 

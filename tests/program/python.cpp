@@ -2,6 +2,7 @@
 #include "program/python.hpp"
 
 #include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 

@@ -36,6 +36,7 @@ class Files(unittest.TestCase):
         cases = {
             "SPDX": ("src/a.cpp", "int a;\n"),
             "#pragma once": ("src/a.hpp", SPDX + "int a;\n"),
+            "an anonymous namespace": ("src/a.hpp", SPDX + "#pragma once\nnamespace {\n}\n"),
             "more than 600 lines": ("src/a.cpp", SPDX + "int a;\n" * 600),
             "a path of one machine": ("src/a.cpp", SPDX + 'auto x = "' + "/home" + '/me/x";\n'),
             "white space": ("src/a.cpp", SPDX + "int a; \n"),
@@ -130,6 +131,8 @@ class Uses(unittest.TestCase):
             "src/a/x.cpp:1: uses std::vector, but does not include <vector>": "std::vector<int> v;\n",
             'src/a/x.cpp:1: uses Shape, but does not include "include/coeus/a/shape.hpp"': "coeus::Shape* s;\n",
             'src/a/x.cpp:1: uses count_of, but does not include "include/coeus/a/shape.hpp"': "int n = count_of(x);\n",
+            'src/a/x.cpp:2: uses count_of, but does not include "include/coeus/a/shape.hpp"':
+                "int f(bool a) {\n    return a && 2 * count_of(x) > 1;\n}\n",
             'src/a/x.cpp:1: uses Flow, but does not include "include/coeus/a/flow.hpp"': "Flow flow;\n",
         }
         for finding, text in cases.items():

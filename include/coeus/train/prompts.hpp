@@ -2,6 +2,7 @@
 // Prompts from a file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -7,6 +7,8 @@
 
 #include <pcre2.h>
 
+#include <cstdint>
+
 namespace coeus {
 
 const char* const llama3_pattern =

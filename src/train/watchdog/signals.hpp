@@ -8,6 +8,7 @@
 #include "coeus/base/call_stack.hpp"
 
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>

@@ -5,6 +5,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "support/patience.hpp"
 #include "support/support.hpp"
 
 #include <catch2/catch.hpp>
@@ -49,7 +50,12 @@ JobEnd::Options by_scheduler(const SharedJob& job) {
 // Asks until it holds; false: it does not within a time in which it must.
 template <class Condition>
 bool comes_true(const Condition& condition) {
-    return wait_until(condition, patience(60));
+    const Timer timer;
+    while (!condition()) {
+        if (timer.seconds() > patience(60)) return false;
+        std::this_thread::yield();
+    }
+    return true;
 }
 
 }  // namespace

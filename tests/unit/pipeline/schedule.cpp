@@ -5,6 +5,8 @@
 #include "coeus/base/error.hpp"
 #include "tables.hpp"
 
+#include <cmath>
+
 using namespace coeus;
 using namespace coeus::test;
 
