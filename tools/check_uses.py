@@ -29,7 +29,6 @@ STANDARD = {
     "concepts": "integral same_as floating_point",
     "condition_variable": "condition_variable",
     "csignal": "signal raise",
-
     "cstddef": "byte ptrdiff_t",
     "cstdio": "FILE fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
     "cstdlib": "atof getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
