@@ -29,7 +29,7 @@ function(coeus_library name)
     if(name MATCHES "^(base|device|file|kernels|state|data)$")
         coeus_optimise_sanitized(coeus_${name})
     endif()
-    # what says that there is no GPU is not linked where something else has the same functions: an object of its own
+    # an object of its own: it is not linked if something else has its functions, which say that there is no GPU
     list(FILTER sources INCLUDE REGEX "_none.cpp$")
     set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_link_libraries(coeus_${name} PUBLIC coeus_options ${arg_USES} ${arg_PUBLIC_LIBRARIES} PRIVATE ${arg_LIBRARIES})

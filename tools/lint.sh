@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every check of the sources but that headers compile alone, which is a test; each prints one line per finding, then its own summary. Ends with 1 where any failed.
+# Every check of the sources but that headers compile alone, which is a test; each prints one line per finding, then its
+# own summary. Ends with 1 if any failed.
 set -u
 cd "$(dirname "$0")/.."
 

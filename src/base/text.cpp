@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdio>
 #include <system_error>
-#include <thread>
 
 namespace coeus {
 
@@ -113,19 +112,6 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
         text += parts[i];
     }
     return text;
-}
-
-void sleep_seconds(double seconds) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-}
-
-std::string duration_text(double seconds) {
-    if (!(seconds >= 0) || seconds > 1e9) return "?";
-    const int64_t s = std::llround(seconds);
-    if (s < 60) return fmt::format("{} s", s);
-    if (s < 3600) return fmt::format("{} m {:02} s", s / 60, s % 60);
-    if (s < 86400) return fmt::format("{} h {:02} m", s / 3600, s % 3600 / 60);
-    return fmt::format("{} d {:02} h", s / 86400, s % 86400 / 3600);
 }
 
 Progress::Progress(std::string title, int64_t total, bool bytes)

@@ -38,7 +38,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
     const fs::path data = write_160_windows(folder), run = folder / "run";
     train_tiny(run, data, saving_every_second + Arguments{steps(4)});
     CHECK_FALSE(train_record(run, 4).schedule_step.has_value());
-    const Arguments anew = saving_every_second + Arguments{without("lr_scheduler"), steps(10)};
+    const Arguments from_the_start = saving_every_second + Arguments{without("lr_scheduler"), steps(10)};
     // a job that is queued again after 2 of its steps, twice, on other numbers of ranks
     const Outcome first = train_tiny(
         run, data,
@@ -58,7 +58,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
 
     // the same schedule without a length of its own: the steps that are left
     for (int64_t step : {6, 8, 10}) fs::remove(run / checkpoint_of(step));
-    train_tiny(run, data, anew, 1);
+    train_tiny(run, data, from_the_start, 1);
     const MetricLines left = read_metrics(run);
     REQUIRE(left.steps.size() == 10);
     for (size_t i = 4; i < 10; ++i) {
@@ -68,7 +68,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
     // queued again after step 6, and after step 8
     for (int64_t until : {6, 8}) {
         for (int64_t step = until + 2; step <= 10; step += 2) fs::remove(run / checkpoint_of(step));
-        const Outcome again = train_tiny(run, data, anew, until == 6 ? 2 : 1);
+        const Outcome again = train_tiny(run, data, from_the_start, until == 6 ? 2 : 1);
         CHECK_THAT(again.output,
                    Contains("begun anew by the run that wrote this checkpoint, and goes on: the "
                             "learning-rate schedule"));

@@ -306,9 +306,9 @@ TEST_CASE("A run ends before its time is over") {
         // squeue answers for a job that ends in a second, as after the signal of a preemption
         std::ofstream(folder / "squeue") << "#!/bin/sh\nexpr $(date +%s) + 1\n";
         fs::permissions(folder / "squeue", fs::perms::owner_all);
-        const Arguments anew =
+        const Arguments slurm_run =
             tiny_run(folder / "slurm", folder / "tokens.h5", {"--checkpoint.enable", steps(1'000'000)});
-        const Outcome told = run_shell(coeus_line(anew, 0, {},
+        const Outcome told = run_shell(coeus_line(slurm_run, 0, {},
                                                   fmt::format("PATH='{}':$PATH SLURM_JOB_ID=17 timeout {}",
                                                               folder.path().string(), whole_patience(60))));
         CAPTURE(told.output);

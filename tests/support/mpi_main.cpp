@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs Catch2 on every rank of an mpirun: rank 0 reports, another rank only where it fails; the exit code is
-// the worst of all ranks, and says that all was skipped where it was on all of them. A case must use CHECK
+// the worst of all ranks, and says that all was skipped if it was on all of them. A case must use CHECK
 // around collectives, or ranks wait for one that left.
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/memory.hpp"

@@ -11,9 +11,9 @@
 
 namespace coeus::test {
 
-/// So many seconds on an idle machine, more on a slow or busy one: times COEUS_TEST_PATIENCE where it is set,
-/// else times what the machine shows at this moment: how long a piece of work takes, and how many processes
-/// want each core (1 to 30).
+/// So many seconds on an idle machine, more on a slow or busy one: times COEUS_TEST_PATIENCE if it is set,
+/// else times how slow the machine is (how long a piece of work took at the first call) and how many
+/// processes want each core now (1 to 30).
 double patience(double seconds);
 /// The same in whole seconds, for options; 1 at least.
 int64_t whole_patience(double seconds);

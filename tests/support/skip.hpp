@@ -6,7 +6,7 @@
 
 namespace coeus::test {
 
-/// What a test program ends with where every case that ran was skipped and no check failed; ctest shows it as
+/// What a test program ends with if every case that ran was skipped and no check failed; ctest shows it as
 /// skipped (SKIP_RETURN_CODE).
 inline constexpr int skipped_code = 77;
 

@@ -91,7 +91,7 @@ Outcome run_shell(const std::string& command, const std::function<void(const std
 
 /// In shell, words before a program: it says "started as process 17" as its first line.
 inline const std::string saying_who = R"(sh -c 'echo "started as process $$"; exec "$@"' sh)";
-/// Of such a line; 0: it is another one.
+/// The number in such a line; 0: it is another one.
 int64_t process_said_in(const std::string& line);
 /// Waits for the ends of processes that are not this one's children, `seconds` at most: whether all have
 /// ended.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts under tools: each rule must be able to fail, and say where."""
 import io
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,27 @@ class Tidy(unittest.TestCase):
             text, places = tidy.joined([first, second])
             self.assertEqual(text, f'int a;\nint b;\n#include "{header.resolve()}"\n#include "coeus/x.hpp"\nint c;\n')
             self.assertEqual(places, [(first, 1), (first, 2), (second, 1), (second, 2), (second, 3)])
+
+    def looked_at(self, *texts):
+        """Findings of clang-tidy in files together, as (file, line)."""
+        if not shutil.which(tidy.TIDY):
+            self.skipTest(f"there is no {tidy.TIDY}")
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / f"{name}.cpp" for name in "abc"[:len(texts)]]
+            for path, text in zip(paths, texts):
+                path.write_text(text)
+            return {(place.name, line) for place, line, _ in tidy.tidy(paths, ["-std=c++20"])}
+
+    def test_findings_are_those_of_their_files(self):
+        clean, bad = "int f(int x);\n", "#include <string>\n\nbool g(const std::string& s) { return s.size() == 0; }\n"
+        self.assertEqual(self.looked_at(clean, bad, "int h(int x);\n"), {("b.cpp", 3)})
+        self.assertEqual(self.looked_at(clean, "int h(int x);\n"), set())
+
+    def test_files_that_do_not_compile_together_are_looked_at_alone(self):
+        bad = "#include <string>\n\nbool g(const std::string& s) { return s.size() == 0; }\n"
+        clash = "namespace {\nint width = 1;\n}\nint {}() {{ return width; }}\n"
+        first, second = (clash.replace("{}()", f"{name}()").replace("{{", "{").replace("}}", "}") for name in "hk")
+        self.assertEqual(self.looked_at(first, bad, second), {("b.cpp", 3)})
 
     def test_a_batch_is_its_files(self):
         with tempfile.TemporaryDirectory() as folder:

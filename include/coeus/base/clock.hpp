@@ -12,7 +12,7 @@ inline double steady_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Lets the calling thread wait.
+/// The calling thread waits so many seconds.
 void sleep_seconds(double seconds);
 
 /// Seconds of the system's clock since 1970 began (UTC), which may be set back.

@@ -43,8 +43,8 @@ public:
     /// It is reported: the crashed thread may end the process.
     void end_crashed() const;
 
-    /// Where a thread of this process is; none where it does not say so within so many seconds, or
-    /// `while_ready` where it is ready to run all that time and only waits for a core. A thread that crashed
+    /// Where a thread of this process is; none if it does not say so within so many seconds, or
+    /// `while_ready` if it is ready to run all that time and only waits for a core. A thread that crashed
     /// says where.
     std::optional<CallStack> stack_of(int64_t thread, double seconds, double while_ready = 0);
     /// Lets the watchdog of another process of this host look.

@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-// Of one communicator, whose calls come from one thread at a time.
+// Counts what one communicator does, whose calls come from one thread at a time.
 class Counted : public CommunicationObserver {
 public:
     std::atomic<int> calls = 0;
@@ -263,7 +263,7 @@ TEST_CASE("gathered: gradients are the sum over ranks, replicas and micro-batche
     });
 }
 
-TEST_CASE("gathered: a unit is summed over replicas behind its last use, at once on an eager stream") {
+TEST_CASE("gathered: a unit is summed over replicas after its last use, at once on an eager stream") {
     const Communicator world = Communicator::world("world");
     for_each_case(world, [&](const GatherCase& c, Rig& rig) {
         if (c.streams != Stream::Mode::eager) return;

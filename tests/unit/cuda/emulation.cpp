@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <vector>
 
 using namespace coeus;
@@ -41,6 +42,24 @@ TEST_CASE("emulation: a barrier makes what others wrote visible, and without it 
     CHECK(shifted(true, 2) == expected);
     CHECK(std::isnan(shifted(false, 1)[0] + shifted(false, 2)[0] + shifted(false, 3)[0] +
                      shifted(false, 4)[0]));
+}
+
+TEST_CASE("emulation: every lane of a warp runs once, and any two of them in either order") {
+    constexpr unsigned lanes = 32, blocks = 2000;
+    std::vector<std::vector<unsigned>> orders(blocks);
+    emulation::set_seed(1);
+    run(blocks, lanes, 0, [&] { orders[blockIdx.x].push_back(threadIdx.x); });
+    std::vector<int> before(lanes * lanes);  // in how many blocks one lane ran before another
+    for (const std::vector<unsigned>& order : orders) {
+        REQUIRE(std::set<unsigned>(order.begin(), order.end()).size() == lanes);
+        REQUIRE(order.size() == lanes);
+        for (size_t i = 0; i < lanes; ++i)
+            for (size_t j = i + 1; j < lanes; ++j) ++before[order[i] * lanes + order[j]];
+    }
+    // each about half of the time; where two orders of a pair alone show a race, few blocks do
+    for (size_t a = 0; a < lanes; ++a)
+        for (size_t b = 0; b < lanes; ++b)
+            if (a != b) CHECK(before[a * lanes + b] > int(blocks) / 4);
 }
 
 TEST_CASE("emulation: each block finds its shared memory full of NaN") {

@@ -383,7 +383,7 @@ TEST_CASE("gathered: gradients of units that share a place are not held at a tim
     CHECK(values(rig[0].g) == counted(1, 16));
 }
 
-TEST_CASE("gathered: a gradient that stays is reduced behind the last use of the step") {
+TEST_CASE("gathered: a gradient that stays is reduced after the last use of the step") {
     Rig rig({2, 2, 2}, {.gather = all, .uses = 2});
     const auto reduced = [&](size_t unit) { return element(rig[unit].gradient, 0) != 0; };
     for (size_t unit = 0; unit < 3; ++unit) {
