@@ -179,7 +179,7 @@ TEST_CASE("program: damaged and foreign checkpoints") {
     }
 }
 
-TEST_CASE("program: a full disk while saving_twice") {
+TEST_CASE("program: a full disk while saving") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
     train_tiny(run, data, saving_twice + Arguments{steps(2)});

@@ -84,10 +84,9 @@ TEST_CASE("evaluator: steps count batches") {
     CHECK(validate(sampler, config_with(2, INT64_MAX / 2)).tokens == 7 * window_tokens);
 }
 
-TEST_CASE(
-    "evaluator: of several sources every window_tokens counts once, those of few steps are spread over all") {
+TEST_CASE("evaluator: of several sources every window counts once, those of few steps are spread over all") {
     const TemporaryFolder folder;
-    // the second source has labels in one window_tokens of two only
+    // the second source has labels in one window of two only
     std::vector<uint8_t> mask(10, 0);
     mask[1] = 1;
     const TokenFile a(counting_file(folder / "a.h5", 20)), b(counting_file(folder / "b.h5", 10, {}, mask));

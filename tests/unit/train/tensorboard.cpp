@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BoardEvent files as a reader of the formats sees them: framing, checksums, messages, restarts.
+// Event files as a reader of the formats sees them: framing, checksums, messages, restarts.
 #include "coeus/train/tensorboard.hpp"
 
 #include "coeus/base/error.hpp"
