@@ -29,6 +29,13 @@ if(COEUS_SANITIZE)
     # optimising what sanitizers add takes longer than all the rest of a build; fuzzers run for longer than that
     if(NOT COEUS_FUZZ)
         set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
+        # half of each program would be relocations of what the sanitizers say, done again at each start
+        target_link_options(coeus_options INTERFACE -no-pie)
+        include(CheckLinkerFlag)
+        check_linker_flag(CXX -fuse-ld=gold COEUS_HAS_GOLD)
+        if(COEUS_HAS_GOLD)
+            target_link_options(coeus_options INTERFACE -fuse-ld=gold)
+        endif()
     endif()
 endif()
 # for a target in which tests with sanitizers spend their time

@@ -69,7 +69,9 @@ void set_element(const Tensor& t, int64_t i, double value) {
 
 void copy_converting(Tensor to, Tensor from) {
     require(to.count() == from.count() && to.rows() == from.rows(), "copied tensors differ in shape");
-    if (to.dtype == from.dtype) {
+    if (to.dtype == from.dtype && to.dense() && from.dense()) {
+        if (to.count() > 0) std::memcpy(to.data, from.data, size_t(to.bytes()));
+    } else if (to.dtype == from.dtype) {
         const size_t bytes = size_t(to.cols() * size_of(to.dtype));
         for (int64_t r = 0; r < to.rows(); ++r)
             std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, bytes);

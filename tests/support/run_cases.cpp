@@ -7,13 +7,17 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace coeus::test {
 
 void poison(const Tensor& t) {
+    const OwnedTensor row(t.dtype, {1, t.cols()}, "poison");
     const bool is_index = t.dtype == Dtype::i32;
-    for (int64_t i = 0; i < t.count(); ++i)
-        set_element(t, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
+    for (int64_t i = 0; i < t.cols(); ++i)
+        set_element(row.view, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
+    for (int64_t r = 0; r < t.rows(); ++r) copy_converting(t.slice_rows(r, 1), row.view);
 }
 
 bool same_bits(const Operands& a, const Operands& b) {
@@ -23,6 +27,41 @@ bool same_bits(const Operands& a, const Operands& b) {
             return false;
     return true;
 }
+
+namespace {
+
+struct Drawn {
+    std::vector<double> uniform, normal;
+};
+
+// The first elements of a stream, at least `count`. They are kept: a test draws the same for each type and
+// each number of threads, which would take most of its time.
+const Drawn& drawn(uint64_t seed, const std::string& name, int64_t count) {
+    static std::map<std::pair<uint64_t, std::string>, Drawn> streams;
+    Drawn& stream = streams[{seed, name}];
+    const RandomStream random(seed, name);
+    for (int64_t i = std::ssize(stream.uniform); i < count; ++i) {
+        stream.uniform.push_back(random.uniform(uint64_t(i)));
+        stream.normal.push_back(normal_quantile(stream.uniform.back()));
+    }
+    return stream;
+}
+
+// In double, rounded to `type`.
+std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed) {
+    const Drawn& random = drawn(seed, a.name, a.shape.count());
+    std::vector<double> values(size_t(a.shape.count()));
+    for (size_t i = 0; i < values.size(); ++i)
+        values[i] = a.kind == Kind::index ? std::floor(random.uniform[i] * a.mean)
+                                          : a.mean + a.deviation * random.normal[i];
+    const Tensor exact(values.data(), Dtype::f64, a.shape);
+    const OwnedTensor rounded(type, a.shape, a.name);
+    copy_converting(rounded.view, exact);
+    copy_converting(exact, rounded.view);
+    return values;
+}
+
+}  // namespace
 
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
     Operands result;
@@ -34,16 +73,10 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
         OwnedTensor owned(type_in(type), whole, a.name);
         Tensor view = a.padding ? owned.view.slice_cols(0, a.shape.cols()) : owned.view;
         poison(owned.view);
-        const RandomStream random(seed, a.name);
-        OwnedTensor rounded(type_in(values), {1});
-        if (a.role != Role::output)
-            for (int64_t i = 0; i < a.shape.count(); ++i) {
-                const double u = random.uniform(uint64_t(i));
-                const double value = a.kind == Kind::index ? std::floor(u * a.mean)
-                                                           : a.mean + a.deviation * normal_quantile(u);
-                set_element(rounded, 0, value);
-                set_element(view, i, element(rounded, 0));
-            }
+        if (a.role != Role::output) {
+            std::vector<double> exact = rounded_values(a, type_in(values), seed);
+            copy_converting(view, Tensor(exact.data(), Dtype::f64, a.shape));
+        }
         result.tensors.push_back(view);
         result.storage.push_back(std::move(owned));
     }
