@@ -26,7 +26,7 @@ function(coeus_library name)
     if(NOT name STREQUAL kernels)
         coeus_compile_in_batches(coeus_${name})
     endif()
-    if(name MATCHES "^(kernels|data)$")
+    if(name MATCHES "^(device|kernels|data)$")
         coeus_optimise_sanitized(coeus_${name})
     endif()
     # an object of its own: it is not linked if something else has its functions, which say that there is no GPU

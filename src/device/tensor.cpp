@@ -2,6 +2,8 @@
 #include "coeus/device/tensor.hpp"
 
 #include <cstring>
+#include <string>
+#include <type_traits>
 
 namespace coeus {
 
@@ -39,32 +41,56 @@ Tensor Tensor::reshape(const Shape& s) const {
     return t;
 }
 
-double element(const Tensor& t, int64_t i) {
-    const int64_t at = i / t.cols() * t.ld + i % t.cols();
-    switch (t.dtype) {
-        case Dtype::f64: return t.as<const double>()[at];
-        case Dtype::f32: return double(t.as<const float>()[at]);
-        case Dtype::bf16: return double(float(t.as<const bf16>()[at]));
-        case Dtype::f16: return double(to_float(t.as<const f16>()[at]));
-        case Dtype::i32: return double(t.as<const int32_t>()[at]);
-        case Dtype::i64: return double(t.as<const int64_t>()[at]);
-        case Dtype::u8: return double(t.as<const uint8_t>()[at]);
-        default: throw LogicError("element(): fp8 needs a kernel");
+namespace {
+
+// Calls f with a value of the element type.
+template <class F>
+decltype(auto) with_type(Dtype dtype, const char* caller, F f) {
+    switch (dtype) {
+        case Dtype::f64: return f(double());
+        case Dtype::f32: return f(float());
+        case Dtype::bf16: return f(bf16());
+        case Dtype::f16: return f(f16());
+        case Dtype::i32: return f(int32_t());
+        case Dtype::i64: return f(int64_t());
+        case Dtype::u8: return f(uint8_t());
+        default: throw LogicError(std::string(caller) + "(): fp8 needs a kernel");
     }
 }
 
+template <class T>
+double to_double(T value) {
+    if constexpr (std::is_same_v<T, bf16>)
+        return double(float(value));
+    else if constexpr (std::is_same_v<T, f16>)
+        return double(to_float(value));
+    else
+        return double(value);
+}
+
+template <class T>
+T from_double(double value) {
+    if constexpr (std::is_same_v<T, bf16>)
+        return bf16(float(value));
+    else if constexpr (std::is_same_v<T, f16>)
+        return to_f16(float(value));
+    else
+        return T(value);
+}
+
+int64_t place(const Tensor& t, int64_t i) {
+    const int64_t cols = t.cols();
+    return i / cols * t.ld + i % cols;
+}
+
+}  // namespace
+
+double element(const Tensor& t, int64_t i) {
+    return with_type(t.dtype, "element", [&]<class T>(T) { return to_double(t.as<const T>()[place(t, i)]); });
+}
+
 void set_element(const Tensor& t, int64_t i, double value) {
-    const int64_t at = i / t.cols() * t.ld + i % t.cols();
-    switch (t.dtype) {
-        case Dtype::f64: t.as<double>()[at] = value; return;
-        case Dtype::f32: t.as<float>()[at] = float(value); return;
-        case Dtype::bf16: t.as<bf16>()[at] = bf16(float(value)); return;
-        case Dtype::f16: t.as<f16>()[at] = to_f16(float(value)); return;
-        case Dtype::i32: t.as<int32_t>()[at] = int32_t(value); return;
-        case Dtype::i64: t.as<int64_t>()[at] = int64_t(value); return;
-        case Dtype::u8: t.as<uint8_t>()[at] = uint8_t(value); return;
-        default: throw LogicError("set_element(): fp8 needs a kernel");
-    }
+    with_type(t.dtype, "set_element", [&]<class T>(T) { t.as<T>()[place(t, i)] = from_double<T>(value); });
 }
 
 void copy_converting(Tensor to, Tensor from) {
@@ -76,7 +102,16 @@ void copy_converting(Tensor to, Tensor from) {
         for (int64_t r = 0; r < to.rows(); ++r)
             std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, bytes);
     } else {
-        for (int64_t i = 0; i < to.count(); ++i) set_element(to, i, element(from, i));
+        with_type(to.dtype, "copy_converting", [&]<class To>(To) {
+            with_type(from.dtype, "copy_converting", [&]<class From>(From) {
+                for (int64_t r = 0; r < to.rows(); ++r) {
+                    To* const out = to.row<To>(r);
+                    const From* const in = from.row<const From>(r);
+                    for (int64_t c = 0, cols = to.cols(); c < cols; ++c)
+                        out[c] = from_double<To>(to_double(in[c]));
+                }
+            });
+        });
     }
 }
 
