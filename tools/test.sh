@@ -14,8 +14,8 @@ export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 rm -f "$folder/Testing/tests.xml"
 code=0
-# tests/CMakeLists.txt counts in half cores what a test takes
-ctest --test-dir "$folder" -j $((2 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
+# tests/CMakeLists.txt counts in thirds of a core what a test takes
+ctest --test-dir "$folder" -j $((3 * $(nproc))) --output-on-failure --no-tests=error --output-junit Testing/tests.xml "$@" \
     </dev/null || code=$?
 python3 -B tools/skipped.py "$folder" || : # the code is that of the tests
 exit $code

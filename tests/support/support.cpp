@@ -104,6 +104,25 @@ std::string read_file(const fs::path& path) {
     return content.str();
 }
 
+namespace {
+
+// mpirun of Open MPI 4.0 and 4.1 sometimes overlooks that a rank has finalised, so that a run whose ranks all
+// exited with 0 ends with 1 (its issue 9389: two threads set bits of one word). That our ranks finalise is
+// seen by the tests that preload tests/counter.
+void forgive_mpirun(Outcome& outcome) {
+    const size_t said = outcome.output.find("mpirun has exited due to process rank ");
+    if (outcome.exit_code != 1 || said == std::string::npos) return;
+    const std::string words = outcome.output.substr(said, 200);
+    if (words.find(" with PID 0 on") == std::string::npos ||
+        words.find("exiting improperly") == std::string::npos)
+        return;
+    const size_t begin = outcome.output.rfind("\n---", said);
+    outcome.output.resize(begin == std::string::npos ? said : begin + 1);
+    outcome.exit_code = 0;
+}
+
+}  // namespace
+
 Outcome run_shell(const std::string& command, const std::function<void(const std::string& line)>& seen) {
     Outcome outcome;
     FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
@@ -122,6 +141,7 @@ Outcome run_shell(const std::string& command, const std::function<void(const std
     }
     const int status = pclose(pipe);
     outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    forgive_mpirun(outcome);
     return outcome;
 }
 
