@@ -40,7 +40,7 @@ const Drawn& drawn(uint64_t seed, const std::string& name, int64_t count) {
     static std::map<std::pair<uint64_t, std::string>, Drawn> streams;
     Drawn& stream = streams[{seed, name}];
     const RandomStream random(seed, name);
-    for (int64_t i = std::ssize(stream.uniform); i < count; ++i) {
+    for (int64_t i = int64_t(stream.uniform.size()); i < count; ++i) {
         stream.uniform.push_back(random.uniform(uint64_t(i)));
         stream.normal.push_back(normal_quantile(stream.uniform.back()));
     }
