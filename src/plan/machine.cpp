@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t probe_size = 1024;
 constexpr double probe_seconds = 0.2, repeated_probe_seconds = 0.02;
+constexpr int measuring_starts =
+    4;  // one of so many finds the machine idle; a start after them takes no time
 
 double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seconds) {
     Exec probe;
@@ -42,14 +44,23 @@ double measure_gemm(Exec& exec, const Kernels& kernels, Dtype dtype, double seco
     return best;
 }
 
-// Of the lines with this key: "FLOP/s <tab> CPU, threads, type", one a measurement. The best counts, since a
-// busy machine shows less; 0: there is none.
-double best_of(const std::string& cache_file, const std::string& key) {
-    double best = 0, value = 0;
+// What earlier starts measured.
+struct EarlierStarts {
+    double best = 0;  // a busy machine shows less
+    int starts = 0;
+};
+
+// Of the lines with this key: "FLOP/s <tab> CPU, threads, type", one a start.
+EarlierStarts measured_before(const std::string& cache_file, const std::string& key) {
+    EarlierStarts measured;
+    double value = 0;
     std::ifstream in(cache_file);
     for (std::string line; in >> value && std::getline(in, line);)
-        if (line.size() > 1 && line.substr(1) == key) best = std::max(best, value);
-    return best;
+        if (line.size() > 1 && line.substr(1) == key && value > 0) {
+            measured.best = std::max(measured.best, value);
+            ++measured.starts;
+        }
+    return measured;
 }
 
 // "NVIDIA <model>", and behind it no more than the board or the size of the memory ("-SXM4-80GB", " 80GB
@@ -104,10 +115,12 @@ double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std
                       const std::string& cache_file, const Communicator& ranks) {
     const std::string key = fmt::format("{}, {} threads, {}", cpu, exec.threads, name_of(dtype));
     const bool keeps = ranks.rank() == 0 && !cache_file.empty();
-    const double known = ranks.all_reduce(keeps ? best_of(cache_file, key) : 0, Reduce::max);
+    const EarlierStarts before = keeps ? measured_before(cache_file, key) : EarlierStarts{};
+    const double known = ranks.all_reduce(before.best, Reduce::max);
+    if (ranks.all_reduce(int64_t(before.starts), Reduce::max) >= measuring_starts) return known;
     const double seconds = known > 0 ? repeated_probe_seconds : probe_seconds;
     const double measured = ranks.all_reduce(measure_gemm(exec, kernels, dtype, seconds), Reduce::max);
-    if (keeps && measured > known) {
+    if (keeps) {
         std::error_code ignored;
         std::filesystem::create_directories(std::filesystem::path(cache_file).parent_path(), ignored);
         std::ofstream(cache_file, std::ios::app) << fmt::format("{:.4e}\t{}\n", measured, key);

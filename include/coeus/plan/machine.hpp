@@ -17,8 +17,8 @@ std::optional<double> gpu_peak_flops(const std::string& device_name, Dtype dtype
 
 /// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads while all `ranks` compute: the
 /// best of 0.2 s of 1024 x 1024 x 1024 products, or of an earlier start. `cache_file` (of the first rank; "":
-/// none) keeps the best by CPU, threads and type; a start that finds one there measures for 0.02 s. A file
-/// that cannot be read or written is passed over silently. Collective.
+/// none) keeps what starts measured by CPU, threads and type: the second to the fourth start measure for 0.02
+/// s, later ones do not measure. A file that cannot be read or written is passed over silently. Collective.
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file, const Communicator& ranks);
 

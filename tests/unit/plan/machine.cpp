@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 using namespace coeus;
 using namespace coeus::test;
 
@@ -75,11 +77,18 @@ TEST_CASE("the CPU's peak is the best that was ever measured for each CPU, numbe
     gemm_calls = 0;
     CHECK(peak(2, Dtype::f32, "Some CPU @ 2.0 GHz", cache) >= 0.999 * first);
     CHECK(gemm_calls < 0.03 / gemm_seconds);  // a known peak is measured for a tenth of the time
-    // far above what this machine can do: kept, and nothing is added to the file
+    // far above what this machine can do: kept, and after four starts nothing is measured, nor added to the
+    // file
     const std::string best = "1e30\tBest CPU, 2 threads, float32\n";
     write_file(cache, "1e20\tBest CPU, 2 threads, float32\n" + best + "2e20\tBest CPU, 2 threads, float32\n");
-    const std::string before = read_file(cache);
+    gemm_calls = 0;
     CHECK(peak(2, Dtype::f32, "Best CPU", cache) == 1e30);
+    CHECK(gemm_calls > 0);
+    const std::string before = read_file(cache);
+    CHECK(std::count(before.begin(), before.end(), '\n') == 4);
+    gemm_calls = 0;
+    CHECK(peak(2, Dtype::f32, "Best CPU", cache) == 1e30);
+    CHECK(gemm_calls == 0);
     CHECK(read_file(cache) == before);
     CHECK(peak(1, Dtype::f32, "Best CPU", cache) < 1e20);
     CHECK(peak(2, Dtype::bf16, "Best CPU", cache) < 1e20);
