@@ -23,7 +23,7 @@ function(coeus_library name)
     endif()
     add_library(coeus_${name} STATIC ${sources})
     # kernels each alone: a function that is inlined from another file may change how multiply-adds are fused
-    if(NOT name STREQUAL kernels OR COEUS_SANITIZE)
+    if(NOT name STREQUAL kernels)
         coeus_compile_in_batches(coeus_${name})
     endif()
     if(name MATCHES "^(device|kernels|data)$")
