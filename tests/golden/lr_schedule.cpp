@@ -3,9 +3,8 @@
 #include "coeus/optim/lr_schedule.hpp"
 
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

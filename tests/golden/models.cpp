@@ -9,10 +9,9 @@
 #include "coeus/optim/adam.hpp"
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/train/model_setup.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>

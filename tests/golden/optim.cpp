@@ -5,9 +5,8 @@
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -4,9 +4,8 @@
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/lower.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

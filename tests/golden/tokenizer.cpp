@@ -5,9 +5,8 @@
 
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

@@ -3,9 +3,8 @@
 // documents, queries that see nothing. The kernels without tensor cores are the oracle of those with them.
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -4,9 +4,8 @@
 
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

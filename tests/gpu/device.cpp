@@ -5,8 +5,7 @@
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/numbers.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <vector>
 

@@ -5,9 +5,8 @@
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -8,10 +8,9 @@
 #include "coeus/train/tracer.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/numbers.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -2,10 +2,9 @@
 // Offloading to pinned host memory: the same bits, in whatever order the copies run, less of the GPU's
 // memory, and nothing is allocated in a step.
 #include "gpu/gpu.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

@@ -5,9 +5,8 @@
 #include "coeus/kernels/cudnn.hpp"
 #include "gpu/gpu.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

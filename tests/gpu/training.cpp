@@ -4,10 +4,9 @@
 #include "coeus/state/state_snapshot.hpp"
 #include "coeus/train/engine.hpp"
 #include "gpu/gpu.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

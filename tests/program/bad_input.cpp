@@ -4,8 +4,7 @@
 // checkpoint.cpp.
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <fstream>
 

@@ -2,8 +2,7 @@
 // Training on several sources: by weight or joined, on any number of ranks, stopped and resumed; data that
 // is compressed, named, or wrong.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 

@@ -2,8 +2,7 @@
 // Checkpoints as a user meets them: other numbers of ranks, damage, a full disk, `coeus info`.
 #include "coeus/file/hdf5.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose ranks divide each sequence, against one rank: the same losses, gradient norms and validation.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

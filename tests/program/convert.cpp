@@ -6,8 +6,7 @@
 #include "coeus/file/safetensors.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <cstring>

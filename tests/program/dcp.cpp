@@ -8,8 +8,7 @@
 #include "coeus/io/checkpoint.hpp"
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cstring>
 

@@ -2,8 +2,7 @@
 // Decks and command lines as a user gives them: what the program says about mistakes, and with which exit
 // code.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus::test;
 using Catch::Contains;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk-throughs of examples/ do what they say, in short.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

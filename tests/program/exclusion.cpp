@@ -3,8 +3,7 @@
 // files say.
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

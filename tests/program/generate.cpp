@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a text to a model that has learnt it by heart, and what `coeus generate` writes with it.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

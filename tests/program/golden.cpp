@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ten steps of golden/models from the command line, on one rank and on every axis of the mesh.
 #include "program/golden_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

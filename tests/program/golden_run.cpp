@@ -3,8 +3,7 @@
 
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 namespace coeus::test {
 

@@ -2,8 +2,7 @@
 // What goes wrong on clusters, done to one rank of a run on purpose (COEUS_FAULT): the report names the rank
 // and the cause, the run ends with exit code 3, and no process is left.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <csignal>
 #include <functional>

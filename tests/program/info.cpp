@@ -6,8 +6,7 @@
 #include "coeus/models/registry.hpp"
 #include "coeus/train/pretrained.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 

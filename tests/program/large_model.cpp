@@ -7,8 +7,7 @@
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/pretrained.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -6,8 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

@@ -4,8 +4,7 @@
 // to the repository's root, where they run.
 #include "coeus/file/toml.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 

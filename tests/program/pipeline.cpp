@@ -3,8 +3,7 @@
 // and what is said to a deck that does not fit.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.html at the end of a run, and `coeus report`.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

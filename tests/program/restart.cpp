@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that was stopped and started again ends with the same bits as one that was not.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

@@ -2,9 +2,8 @@
 // Where a run writes: places inside its folder and elsewhere, made before it starts; and what was there
 // before, which stays.
 #include "program/tiny_run.hpp"
+#include "support/catch.hpp"
 #include "support/event_file.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

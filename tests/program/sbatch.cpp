@@ -2,8 +2,7 @@
 // `coeus sbatch`: job scripts as they are printed, what is wrong in plain words, and the step that a job
 // script asks for. (Such scripts on a cluster: tests/slurm.)
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <fstream>
 

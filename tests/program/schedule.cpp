@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // coeus schedule as a user runs it.
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus::test;
 using Catch::Contains;

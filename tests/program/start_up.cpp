@@ -3,8 +3,7 @@
 // preloaded, is what doc/scale.md says; and where its time goes is said.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <fstream>
 #include <map>

@@ -5,8 +5,7 @@
 #include "coeus/base/stop_request.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <sys/types.h>
 

@@ -3,9 +3,8 @@
 // a run that was interrupted shows each step once.
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
+#include "support/catch.hpp"
 #include "support/event_file.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sstream>
 

@@ -5,8 +5,7 @@
 #include "coeus/base/random.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cstddef>
 #include <fstream>

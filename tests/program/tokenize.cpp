@@ -2,9 +2,8 @@
 // coeus tokenizer and coeus tokenize as a user runs them.
 #include "coeus/data/token_file.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -4,8 +4,7 @@
 // the data it was.
 #include "coeus/file/json.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <cmath>

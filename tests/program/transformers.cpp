@@ -6,9 +6,8 @@
 #include "coeus/train/pretrained.hpp"
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>

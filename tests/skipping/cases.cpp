@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases for tests/tools/skipping.py, which runs some of them and looks at what the program ends with.
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cstdlib>
 #include <stdexcept>

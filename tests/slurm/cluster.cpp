@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/cluster.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <unistd.h>
 

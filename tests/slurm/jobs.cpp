@@ -2,8 +2,7 @@
 // Jobs of jobscripts/local on a virtual cluster: however one is disturbed, it goes on by itself and ends with
 // the bits of one that nobody disturbed; where going on would not help it stops, and says why.
 #include "slurm/cluster.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 

@@ -2,8 +2,7 @@
 #include "support/patience.hpp"
 
 #include "coeus/base/clock.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <sched.h>
 

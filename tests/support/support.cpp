@@ -3,8 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -24,7 +24,7 @@ def run(command, **environment):
 
 class Program(unittest.TestCase):
     def code(self, *cases, **environment):
-        return run([PROGRAM, ",".join(cases), "-w", "NoTests"], **environment)[0]
+        return run([PROGRAM, ",".join(cases)], **environment)[0]
 
     def test_all_skipped(self):
         code, said = run([PROGRAM, "skips"])
@@ -51,8 +51,8 @@ class Program(unittest.TestCase):
             self.assertNotIn(self.code(*cases), (0, 77), cases)
 
     def test_no_case(self):
-        self.assertEqual(self.code("no such case"), 2)
-        self.assertEqual(self.code("skips", "no such case"), 2)
+        for cases in (["no such case"], ["skips", "no such case"]):
+            self.assertNotIn(self.code(*cases), (0, 77), cases)
 
     def test_a_case_without_a_check(self):
         self.assertEqual(run([PROGRAM, "skips", "-w", "NoAssertions"])[0], 77)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offloading to pinned host memory on meshes: the same bits as without.
 #include "gpu/gpu.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

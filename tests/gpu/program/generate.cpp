@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts written on a GPU are those written on the CPU.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

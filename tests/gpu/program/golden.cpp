@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The golden Llama models, ten steps each on a GPU.
 #include "program/golden_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

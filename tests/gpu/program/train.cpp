@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program on a GPU, as a user starts it.
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/point_to_point.hpp"
 #include "coeus/device/memory.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 

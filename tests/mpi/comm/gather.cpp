@@ -3,8 +3,7 @@
 #include "coeus/comm/gather.hpp"
 
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <array>
 

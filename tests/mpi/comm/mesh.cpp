@@ -2,8 +2,7 @@
 #include "coeus/comm/mesh.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <map>
 #include <set>

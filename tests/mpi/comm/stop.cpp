@@ -4,8 +4,7 @@
 #include "coeus/job/stop.hpp"
 
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <atomic>
 #include <csignal>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/together.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

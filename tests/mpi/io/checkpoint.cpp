@@ -4,16 +4,15 @@
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
 #include "mpi/io/groups.hpp"
+#include "support/catch.hpp"
 #include "support/full_disk.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <deque>
 
 using namespace coeus;
 using namespace coeus::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

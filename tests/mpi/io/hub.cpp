@@ -5,8 +5,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/io/hub_writer.hpp"
 #include "mpi/io/groups.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <map>

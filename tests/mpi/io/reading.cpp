@@ -2,9 +2,8 @@
 // The bytes that a rank reads of a checkpoint, counted by the kernel, are those of its own shards.
 #include "coeus/io/checkpoint.hpp"
 #include "mpi/io/groups.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <fstream>
 

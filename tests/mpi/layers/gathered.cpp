@@ -4,9 +4,8 @@
 // step: tests/mpi/train/gathered.cpp.
 #include "coeus/state/gathered.hpp"
 
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <memory>

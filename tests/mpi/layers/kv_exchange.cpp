@@ -3,10 +3,9 @@
 // rank: results and gradients. Temporaries are exactly as large as a dry run says, and hold NaN before.
 #include "coeus/base/random.hpp"
 #include "coeus/layers/context_parallel.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

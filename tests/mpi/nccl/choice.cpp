@@ -3,8 +3,7 @@
 #include "coeus/comm/mpi.hpp"
 #include "coeus/train/device_setup.hpp"
 #include "gpu/gpu.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 

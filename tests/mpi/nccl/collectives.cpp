@@ -6,10 +6,9 @@
 #include "coeus/train/tracer.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <cstring>

@@ -2,9 +2,8 @@
 // Ranks whose tensors NCCL carries train as one rank on the CPU.
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

@@ -5,8 +5,7 @@
 #include "coeus/comm/nccl_world.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <atomic>

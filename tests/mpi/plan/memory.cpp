@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a mesh against what its processes take of the machine, libraries included.
 #include "coeus/base/text.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -6,10 +6,9 @@
 #include "coeus/data/batch_loader.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "mpi/io/groups.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <optional>

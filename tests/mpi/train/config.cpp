@@ -8,8 +8,7 @@
 #include "coeus/train/data.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "program/tiny_run.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using namespace coeus::test;

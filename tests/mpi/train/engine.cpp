@@ -4,11 +4,10 @@
 
 #include "coeus/comm/together.hpp"
 #include "coeus/train/evaluator.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
 #include "unit/data/token_files.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <optional>
 

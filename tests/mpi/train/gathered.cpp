@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where units take turns in the memory of gathered weights and gradients: what is gathered when, and which
 // reductions a backward waits for. Of tied models above all, whose table is used at both ends.
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstring>

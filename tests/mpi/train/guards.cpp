@@ -3,10 +3,9 @@
 // has the same weights, and the run can go back.
 #include "coeus/train/guards.hpp"
 
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -2,9 +2,8 @@
 // Where units take turns in the memory of gathered weights, a snapshot still tells them apart.
 #include "coeus/train/memory_snapshot.hpp"
 
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mesh takes the steps of one rank: loss, gradient norm, every gradient by name, every weight, in
 // float64.
+#include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>

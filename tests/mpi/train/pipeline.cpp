@@ -3,10 +3,9 @@
 // is what they use; a backward in halves has the bits of a whole one.
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <set>
 

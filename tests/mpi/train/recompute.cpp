@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations that are computed again have the same bits, in every type and on every mesh.
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

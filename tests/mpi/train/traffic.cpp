@@ -2,9 +2,9 @@
 // The bytes that a rank sends in a step are those of the formulas in doc/parallelism.md, counted where MPI is
 // called (its profiling interface, MPI 3.1 section 14.2).
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 
-#include <catch2/catch.hpp>
 #include <mpi.h>
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests compare numbers with: nothing that is not a number, and no infinity, is near anything.
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

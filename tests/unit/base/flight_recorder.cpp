@@ -2,8 +2,7 @@
 #include "coeus/base/flight_recorder.hpp"
 
 #include "coeus/base/call_stack.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <unistd.h>
 

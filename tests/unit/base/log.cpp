@@ -3,9 +3,8 @@
 #include "coeus/base/log.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using Catch::Contains;

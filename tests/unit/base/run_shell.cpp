@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <string>
 

@@ -2,9 +2,8 @@
 #include "coeus/base/stop_request.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

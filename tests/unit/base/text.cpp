@@ -4,8 +4,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cerrno>
 #include <limits>

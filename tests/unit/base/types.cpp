@@ -2,7 +2,7 @@
 // Rounding to bfloat16 and half precision: ties, overflow, subnormals, NaN; shapes.
 #include "coeus/base/types.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/user_cache.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cstdlib>
 

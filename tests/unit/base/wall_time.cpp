@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/base/wall_time.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <utility>
 

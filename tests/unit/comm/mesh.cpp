@@ -2,8 +2,7 @@
 #include "coeus/comm/mesh.hpp"
 
 #include "coeus/comm/mpi.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <set>
 

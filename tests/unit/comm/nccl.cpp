@@ -2,8 +2,7 @@
 #include "coeus/comm/nccl.hpp"
 
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cstdlib>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where attention on tensor cores is chosen; tests/gpu has what it computes.
 #include "../../../src/kernels/cuda/attention_mma.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 

@@ -7,8 +7,7 @@
 #include "emulation/block.hpp"
 #include "emulation/runtime.hpp"
 #include "gpu/numbers.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <functional>
 

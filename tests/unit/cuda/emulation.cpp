@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulation itself must find what it is there for.
 #include "cuda_runtime.h"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 #include <cstdint>

@@ -5,9 +5,8 @@
 #include "coeus/kernels/kernels.hpp"
 #include "emulation/cublasLt.h"
 #include "gpu/gpu.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <fstream>
 

@@ -2,9 +2,8 @@
 // What is looked at in the CUDA kernels on the CPU alone (tests/emulation); tests/gpu has the others.
 #include "emulation/block.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 // The emulated tensor cores and copies against the tables of the PTX ISA, element by element.
 #include "../../../src/kernels/cuda/mma.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cmath>
 #include <functional>

@@ -3,9 +3,8 @@
 #include "coeus/device/named_range.hpp"
 
 #include "emulation/nvtx3/nvToolsExt.h"
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

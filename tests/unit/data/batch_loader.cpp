@@ -2,10 +2,9 @@
 #include "coeus/data/batch_loader.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
 #include "token_files.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -4,10 +4,9 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
 #include "token_files.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <map>

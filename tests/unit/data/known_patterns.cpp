@@ -5,8 +5,7 @@
 
 #include "../../../src/data/tokenizer/characters.hpp"
 #include "coeus/base/random.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 

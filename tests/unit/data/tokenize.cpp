@@ -6,10 +6,9 @@
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
 #include "token_files.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 // absent.
 #include "coeus/device/gpu_monitor.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <dlfcn.h>
 #include <utility>

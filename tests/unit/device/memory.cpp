@@ -2,9 +2,8 @@
 #include "coeus/device/memory.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 // Work beside the computation: order, waiting, errors.
 #include "coeus/device/stream.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <atomic>
 #include <stdexcept>

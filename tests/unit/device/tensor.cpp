@@ -2,9 +2,8 @@
 #include "coeus/device/tensor.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <numeric>

@@ -3,9 +3,8 @@
 #include "coeus/file/byte_stream.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <unistd.h>
 

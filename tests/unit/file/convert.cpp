@@ -2,8 +2,7 @@
 #include "coeus/file/convert.hpp"
 
 #include "coeus/device/memory.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <cstring>
 #include <vector>

@@ -2,9 +2,8 @@
 #include "coeus/file/file_lock.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <exception>

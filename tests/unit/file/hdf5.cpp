@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/hdf5.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,7 +17,7 @@
 #include <numeric>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

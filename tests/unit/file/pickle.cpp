@@ -4,13 +4,12 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
 #include "support/pickle_writer.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test::pickled;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

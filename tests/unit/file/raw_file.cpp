@@ -2,15 +2,14 @@
 #include "coeus/file/raw_file.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <filesystem>
 #include <string_view>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("a file's bytes are written and read at positions", "[raw_file]") {
     const test::TemporaryFolder folder;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/safetensors.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstring>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

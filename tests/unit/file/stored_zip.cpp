@@ -3,12 +3,11 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
 #include "support/pickle_writer.hpp"
 
-#include <catch2/catch.hpp>
-
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

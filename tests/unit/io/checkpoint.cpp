@@ -2,10 +2,9 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/io/async_checkpoint.hpp"
+#include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -15,7 +14,7 @@
 #include <filesystem>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using coeus::test::CheckpointState;
 using coeus::test::record_of;
 namespace fs = std::filesystem;

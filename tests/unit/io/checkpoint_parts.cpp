@@ -6,16 +6,15 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/convert_weights.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <deque>
 #include <filesystem>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 namespace fs = std::filesystem;
 
 namespace {

@@ -2,10 +2,9 @@
 // One byte of a checkpoint changed, or its end missing, wherever that may be: it is passed over for the one
 // before.
 #include "coeus/base/random.hpp"
+#include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -4,11 +4,10 @@
 #include "coeus/io/dcp.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/catch.hpp"
 #include "support/dcp_writer.hpp"
 #include "support/pickle_writer.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -16,7 +15,7 @@
 using namespace coeus;
 using namespace coeus::test;
 using namespace coeus::test::pickled;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

@@ -2,14 +2,13 @@
 #include "coeus/io/hub.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <filesystem>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

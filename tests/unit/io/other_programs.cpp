@@ -2,16 +2,15 @@
 // Checkpoints through the eyes of h5ls, h5dump and h5py: names, shapes, types and values as doc/checkpoint.md
 // says, and its Python programs as they stand there.
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <filesystem>
 #include <sstream>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using test::CheckpointState;
 using test::record_of;
 namespace fs = std::filesystem;

@@ -4,11 +4,10 @@
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/io/async_checkpoint.hpp"
+#include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
 #include "support/full_disk.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -22,7 +21,7 @@
 #include <functional>
 
 using namespace coeus;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using test::CheckpointState;
 using test::record_of;
 namespace fs = std::filesystem;

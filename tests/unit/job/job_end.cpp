@@ -2,10 +2,9 @@
 #include "coeus/job/job_end.hpp"
 
 #include "coeus/base/stop_request.hpp"
+#include "support/catch.hpp"
 #include "support/patience.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <cstdlib>

@@ -5,10 +5,9 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/patience.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <atomic>
 #include <csignal>

@@ -3,9 +3,8 @@
 #include "../../../src/kernels/cuda/algorithm_cache.hpp"
 
 #include "../../../src/kernels/cuda/fastest.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -4,9 +4,8 @@
 // driver nor the toolkit's stub of one (which its engines ask for).
 #include "../../../src/kernels/cuda/cudnn_attention.hpp"
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/skip.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cstdlib>
 #include <dlfcn.h>

@@ -3,9 +3,8 @@
 // and the in-place forms that the table allows against those with memory of their own.
 #include "naive.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

@@ -6,9 +6,8 @@
 #include "../../../src/kernels/cpu/packed_gemm.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/kernels/workspace.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -3,9 +3,8 @@
 #include "coeus/base/random.hpp"
 #include "coeus/kernels/math.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

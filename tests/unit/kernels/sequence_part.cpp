@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/kernels/sequence_part.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 

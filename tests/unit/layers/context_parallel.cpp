@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/context_parallel.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <map>
 #include <string>

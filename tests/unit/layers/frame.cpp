@@ -4,9 +4,8 @@
 #include "coeus/layers/embedding.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/norm.hpp"
+#include "support/catch.hpp"
 #include "support/gradcheck.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -8,9 +8,8 @@
 #include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
 #include "coeus/layers/replay.hpp"
+#include "support/catch.hpp"
 #include "support/gradcheck.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

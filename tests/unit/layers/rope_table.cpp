@@ -2,9 +2,8 @@
 // Values computed by hand from the formulas of golden/README.md: "RoPE scaling llama3".
 #include "coeus/layers/rope_table.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <numbers>

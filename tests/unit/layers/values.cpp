@@ -5,10 +5,9 @@
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

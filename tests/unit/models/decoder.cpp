@@ -3,10 +3,9 @@
 #include "coeus/models/decoder.hpp"
 
 #include "coeus/models/registry.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/decoder_config.hpp"
 
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <functional>

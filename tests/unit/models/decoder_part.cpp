@@ -3,9 +3,8 @@
 #include "coeus/models/decoder_part.hpp"
 
 #include "coeus/models/decoder.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

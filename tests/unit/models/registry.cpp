@@ -3,9 +3,8 @@
 #include "coeus/models/registry.hpp"
 
 #include "coeus/models/decoder.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <set>
 

@@ -2,10 +2,9 @@
 // Adam and AdamW against the formulas, written out in double; clipping; what happens to bad gradients.
 #include "coeus/optim/adam.hpp"
 
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

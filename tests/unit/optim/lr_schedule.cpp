@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/optim/lr_schedule.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

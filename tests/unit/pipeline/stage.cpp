@@ -4,10 +4,9 @@
 
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
+#include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

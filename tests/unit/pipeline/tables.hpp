@@ -4,8 +4,7 @@
 
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/schedule.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 namespace coeus::test {
 

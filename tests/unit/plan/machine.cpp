@@ -2,9 +2,8 @@
 #include "coeus/plan/machine.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

@@ -6,10 +6,9 @@
 #include "coeus/base/text.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

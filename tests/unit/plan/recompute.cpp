@@ -3,9 +3,8 @@
 #include "coeus/plan/recompute.hpp"
 
 #include "coeus/models/registry.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,8 @@
 // that are only planned, whose collectives do nothing. tests/mpi/layers/gathered.cpp: what ranks get by them.
 #include "coeus/state/gathered.hpp"
 
+#include "support/catch.hpp"
 #include "support/model.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,10 +4,9 @@
 
 #include "coeus/base/random.hpp"
 #include "coeus/state/step_state.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -3,9 +3,8 @@
 #include "coeus/train/config.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cstdlib>
 

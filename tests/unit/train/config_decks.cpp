@@ -3,10 +3,9 @@
 #include "coeus/base/error.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/setup.hpp"
+#include "support/catch.hpp"
 #include "support/options.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <map>

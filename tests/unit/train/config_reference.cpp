@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // No option name of torchtitan is unknown: those of the tables in the reference (section 1 of torchtitan.md),
 // and those that its prose gives.
+#include "support/catch.hpp"
 #include "support/options.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <set>
 #include <sstream>

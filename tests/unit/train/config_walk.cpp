@@ -5,9 +5,8 @@
 // missing.
 #include "coeus/base/error.hpp"
 #include "coeus/train/config.hpp"
+#include "support/catch.hpp"
 #include "support/options.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>

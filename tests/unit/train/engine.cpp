@@ -4,10 +4,9 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "support/catch.hpp"
 #include "support/mesh_run.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

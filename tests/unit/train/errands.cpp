@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../../../src/train/watchdog/errands.hpp"
 
+#include "support/catch.hpp"
 #include "support/patience.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <future>
 #include <memory>

@@ -3,11 +3,10 @@
 #include "coeus/train/evaluator.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 #include "unit/data/token_files.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 

@@ -3,8 +3,7 @@
 #include "coeus/train/flags.hpp"
 
 #include "coeus/base/error.hpp"
-
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 using Catch::Contains;

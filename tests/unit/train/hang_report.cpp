@@ -2,9 +2,8 @@
 // What the states of ranks say together, for states as the ranks of small and large runs would give them.
 #include "coeus/train/hang_report.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/train/kernel_profile.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -5,9 +5,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/setup.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>

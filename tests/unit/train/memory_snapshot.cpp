@@ -3,10 +3,9 @@
 #include "coeus/train/memory_snapshot.hpp"
 
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>

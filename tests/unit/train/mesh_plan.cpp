@@ -2,9 +2,8 @@
 // What a rank of a large mesh will hold, planned by one process: each degree divides what it should.
 #include "coeus/train/model_setup.hpp"
 #include "coeus/train/setup.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using namespace coeus::test;

@@ -5,9 +5,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/train/tensorboard.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <regex>
 

@@ -4,9 +4,8 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <regex>

@@ -2,9 +2,8 @@
 #include "../../../src/train/watchdog/signals.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "support/catch.hpp"
 #include "support/patience.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <unistd.h>
 

@@ -3,10 +3,9 @@
 #include "coeus/train/spike_guard.hpp"
 
 #include "coeus/train/guards.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <limits>

@@ -2,7 +2,7 @@
 // Phases of a start.
 #include "coeus/train/start_up.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace coeus;
 

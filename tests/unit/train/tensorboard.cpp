@@ -3,10 +3,9 @@
 #include "coeus/train/tensorboard.hpp"
 
 #include "coeus/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/event_file.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <cmath>
 #include <ctime>

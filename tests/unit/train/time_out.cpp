@@ -2,7 +2,7 @@
 // When the watchdog reports, by a clock that the test makes.
 #include "../../../src/train/watchdog/time_out.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 #include <algorithm>
 #include <string>

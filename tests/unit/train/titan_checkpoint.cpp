@@ -3,14 +3,13 @@
 #include "coeus/train/titan_checkpoint.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/catch.hpp"
 #include "support/dcp_writer.hpp"
 #include "support/support.hpp"
 
-#include <catch2/catch.hpp>
-
 using namespace coeus;
 using namespace coeus::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

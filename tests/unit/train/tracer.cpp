@@ -2,9 +2,8 @@
 #include "coeus/train/tracer.hpp"
 
 #include "coeus/file/json.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <thread>
 

@@ -5,10 +5,9 @@
 #include "coeus/base/error.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/train/prompts.hpp"
+#include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <optional>
