@@ -6,6 +6,10 @@
 #include <hwloc.h>
 #include <omp.h>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -140,17 +144,31 @@ void apply(const CpuShare& share) {
 
 std::string cpu_name() {
     std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);)
+    std::string part;
+    for (std::string line; std::getline(info, line);) {
         if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "unknown CPU";
+        if (line.starts_with("CPU part")) part = line.substr(line.find(':') + 2);  // aarch64 has no name
+    }
+    return part.empty() ? "unknown CPU" : "CPU part " + part;
 }
 
+#if defined(__x86_64__)
 std::string cpu_vector_level() {
     if (__builtin_cpu_supports("avx512bf16")) return "avx512 bf16";
     if (__builtin_cpu_supports("avx512f")) return "avx512";
     if (__builtin_cpu_supports("avx2")) return "avx2";
     return __builtin_cpu_supports("avx") ? "avx" : "no avx";
 }
+#elif defined(__aarch64__)
+std::string cpu_vector_level() {
+    const std::string level = getauxval(AT_HWCAP) & HWCAP_SVE ? "sve" : "neon";
+    return level + (getauxval(AT_HWCAP2) & HWCAP2_BF16 ? " bf16" : "");
+}
+#else
+std::string cpu_vector_level() {
+    return "unknown";
+}
+#endif
 
 bool built_for_avx512_bf16() {
 #ifdef __AVX512BF16__

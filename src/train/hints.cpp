@@ -70,11 +70,11 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
     std::vector<std::string> hints;
     if (facts.debug_build)
         hints.push_back("this is a debug build, many times slower than build/coeus, which `make` builds");
-    if (!facts.vector_level.starts_with("avx2") && !facts.vector_level.starts_with("avx512"))
+    if (facts.vector_level == "avx" || facts.vector_level == "no avx")
         hints.push_back(fmt::format(
             "this processor has {}: Coeus is several times faster with AVX2 (x86-64-v3) or AVX-512",
             facts.vector_level == "avx" ? "AVX but not AVX2" : "no AVX"));
-    else if (!facts.built_for_avx2)
+    else if (facts.vector_level.starts_with("avx") && !facts.built_for_avx2)
         hints.push_back(
             "this program is built for processors without AVX2, which this one has: build it with "
             "COEUS_ARCH=native or x86-64-v3");

@@ -30,7 +30,8 @@ public:
     /// The value of a word that is there, or nullptr.
     const Value* find(std::string_view word) const {
         if (word.size() <= longest_short) {
-            const Short& slot = slot_of(short_, key_of(word, 0, word.size()));
+            const Key key = key_of(word, 0, word.size());
+            const Short& slot = slot_of(short_, key);
             return slot.key.high ? &slot.value : nullptr;
         }
         const Long& slot = long_slot_of(long_, word, hash_of(word));

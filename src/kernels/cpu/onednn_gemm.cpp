@@ -3,6 +3,7 @@
 // Primitives are made once for each shape and kept in the Exec.
 #include "onednn_gemm.hpp"
 
+#include "coeus/device/cpu.hpp"
 #include "cpu.hpp"
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 
@@ -86,8 +88,8 @@ PlannedProduct make_product(OneDnnState& state, const Tensor& d, const Operand& 
 }  // namespace
 
 bool onednn_is_fast(Dtype type) {
-    if (type == Dtype::bf16) return __builtin_cpu_supports("avx512bf16");
-    return type == Dtype::f32 && __builtin_cpu_supports("avx512f");
+    static const std::string level = cpu_vector_level();
+    return type == Dtype::bf16 ? level == "avx512 bf16" : type == Dtype::f32 && level.starts_with("avx512");
 }
 
 bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tensor c, int64_t depth) {

@@ -15,10 +15,16 @@
 
 namespace coeus::cpu {
 
-#ifdef __AVX512F__
+// two columns of sums, and what is multiplied, in the registers that there are: 32 with AVX-512 and NEON,
+// else 16
+#if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64, rows_in_registers = 12;
-#else
+#elif defined(__AVX__)
 inline constexpr int vector_bytes = 32, rows_in_registers = 6;
+#elif defined(__aarch64__)
+inline constexpr int vector_bytes = 16, rows_in_registers = 12;
+#else
+inline constexpr int vector_bytes = 16, rows_in_registers = 6;
 #endif
 
 /// A vector of float or double, and the unsigned integers of the same width.

@@ -2,13 +2,14 @@
 // What every kernel owes, by one loop over the shared case list: float32 and bf16 agree with double, outputs
 // are written completely whatever was there, nothing else is written, the bits do not depend on the number of
 // threads, the planned workspace is enough.
+#include "coeus/device/cpu.hpp"
 #include "support/cases.hpp"
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -59,8 +60,8 @@ TEST_CASE("kernels give the same bits for any number of threads") {
 namespace {
 
 bool onednn_is_used(Dtype type) {
-    if (type == Dtype::bf16) return __builtin_cpu_supports("avx512bf16");
-    return type == Dtype::f32 && __builtin_cpu_supports("avx512f");
+    const std::string level = cpu_vector_level();
+    return type == Dtype::bf16 ? level == "avx512 bf16" : type == Dtype::f32 && level.starts_with("avx512");
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 // From facts of a start to what is said about them.
 #include "coeus/train/hints.hpp"
 
+#include "support/catch.hpp"
 #include "support/support.hpp"
-
-#include <catch2/catch.hpp>
 
 using namespace coeus;
 using Catch::Contains;
@@ -44,6 +43,8 @@ TEST_CASE("hints: vector instructions") {
     CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
     facts.vector_level = "avx512";
     CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
+    facts.vector_level = "neon bf16";  // not of this kind
+    CHECK(start_hints(facts).empty());
     // pairs of bfloat16: only where the processor has them and they would be used
     facts = good_facts();
     facts.built_for_avx512_bf16 = false;
