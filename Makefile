@@ -77,7 +77,7 @@ soak:
 FUZZ_SECONDS ?= 600
 fuzz:
 	@tools/deps.sh build fuzz
-	@$(call configure,build-fuzz,fuzz)
+	@$(call configure,build-fuzz,fuzz,-DCMAKE_CXX_COMPILER=$$(tools/clang.sh clang++) -DCMAKE_C_COMPILER=$$(tools/clang.sh clang))
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 

@@ -7,8 +7,25 @@ function(coeus_missing what debian spack module)
         "  Debian: apt-get install ${debian}\n"
         "  Spack:  spack install ${spack}\n"
         "  Modules: module load ${module}\n"
-        "  `make deps` installs everything on Debian 12.")
+        "  `make deps` installs everything on Debian 12 and 13.")
 endfunction()
+
+# coeus_require_version(WHAT FOUND NEEDED): what is too old is named with both versions
+function(coeus_require_version what found needed)
+    if(found VERSION_LESS needed)
+        message(FATAL_ERROR "${what} ${found} is too old: Coeus needs ${needed} or newer. packaging/README.md says how "
+            "a newer one comes onto a cluster without root (modules, Spack, a container).")
+    endif()
+endfunction()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    coeus_require_version(GCC ${CMAKE_CXX_COMPILER_VERSION} 11)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    coeus_require_version(Clang ${CMAKE_CXX_COMPILER_VERSION} 14)
+else()
+    message(WARNING "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: Coeus was tried with GCC 11 to 14 and Clang 14 "
+        "to 19 only")
+endif()
 
 find_package(Threads REQUIRED)
 
@@ -16,6 +33,7 @@ find_package(MPI QUIET COMPONENTS CXX)
 if(NOT MPI_CXX_FOUND)
     coeus_missing("MPI" "libopenmpi-dev openmpi-bin" openmpi openmpi)
 endif()
+coeus_require_version("The MPI standard of ${MPI_CXX_COMPILER}," ${MPI_CXX_VERSION} 3.1)
 
 find_package(OpenMP QUIET COMPONENTS CXX)
 if(NOT OpenMP_CXX_FOUND)
@@ -27,6 +45,7 @@ find_package(HDF5 QUIET COMPONENTS C)
 if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
     coeus_missing("parallel HDF5" libhdf5-openmpi-dev "hdf5+mpi" hdf5-mpi)
 endif()
+coeus_require_version(HDF5 ${HDF5_VERSION} 1.10)
 add_library(coeus_hdf5 INTERFACE)
 target_include_directories(coeus_hdf5 SYSTEM INTERFACE ${HDF5_INCLUDE_DIRS})
 target_link_libraries(coeus_hdf5 INTERFACE ${HDF5_LIBRARIES} MPI::MPI_CXX)

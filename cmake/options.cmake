@@ -3,7 +3,7 @@
 add_library(coeus_options INTERFACE)
 target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set(options
-    -Wall -Wextra -Wpedantic -Wshadow -Werror
+    -Wall -Wextra -Wpedantic -Wshadow
     # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
     -Wno-restrict
     # designated initialisers leave the rest to the defaults on purpose

@@ -23,25 +23,49 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         *" build "*)
             echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, parallel HDF5," \
                 "fmt, spdlog, nlohmann-json, toml++, Boost.Program_options, oneDNN, OpenBLAS, hwloc, PCRE2," \
-                "xxHash; for the tests Catch2 2. What is missing is named below." ;;
+                "xxHash; for the tests Catch2. What is missing is named below." ;;
     esac
     exit 0
 fi
 
 # dpkg-query says "install ok installed" for what is there, and complains about names it has never seen
-installed=$(dpkg-query -W -f '${Package} ${Status}\n' $packages 2>/dev/null | sed -n 's/ install ok installed$//p') || true
-missing=
-for package in $packages; do
+installed=$(dpkg-query -W -f '${Package} ${Status}\n' $(echo "$packages" | tr '|' ' ') 2>/dev/null |
+    sed -n 's/ install ok installed$//p') || true
+is_installed() {
     case "
 $installed
 " in
         *"
-$package
+$1
 "*) ;;
-        *) missing="$missing $package" ;;
+        *) return 1 ;;
     esac
+}
+any_installed() { # A|B
+    for name in $(echo "$1" | tr '|' ' '); do
+        ! is_installed "$name" || return 0
+    done
+    return 1
+}
+missing=
+for package in $packages; do
+    any_installed "$package" || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
+
+# of A|B the first that this release has; a package that it does not have is named, after apt has read its lists
+first_there() {
+    for name in $(echo "$1" | tr '|' ' '); do
+        if apt-cache show "$name" >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    release=$(sed -n 's/^PRETTY_NAME="\(.*\)"$/\1/p' /etc/os-release)
+    echo "deps: $release has no package $(echo "$1" | sed 's/|/, and no /g'): Debian 12 and 13 have it. Install what" \
+        "cmake/dependencies.cmake names of it by hand (packaging/README.md), then call cmake --preset release instead of make" >&2
+    return 1
+}
 
 if [ "$(id -u)" = 0 ]; then
     as_root=
@@ -49,18 +73,29 @@ elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; th
     as_root=sudo
 else
     echo "deps: these packages are missing, and installing them needs root. Run this, then the same again:" >&2
-    echo "    apt-get update && apt-get install -y --no-install-recommends$missing" >&2
+    chosen=
+    for package in $missing; do
+        chosen="$chosen $(first_there "$package" 2>/dev/null || echo "${package%%|*}")"
+    done
+    echo "    apt-get update && apt-get install -y --no-install-recommends$chosen" >&2
     exit 2
 fi
 
-echo "deps: installing$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt() {
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$log" 2>&1
 }
-if ! apt update || ! apt install -y --no-install-recommends $missing; then
+failed() {
     cat "$log" >&2
     echo "deps: apt could not install the packages; its messages are above" >&2
     exit 3
-fi
+}
+apt update || failed
+chosen=
+for package in $missing; do
+    name=$(first_there "$package") || exit 3
+    chosen="$chosen $name"
+done
+echo "deps: installing$chosen"
+apt install -y --no-install-recommends $chosen || failed

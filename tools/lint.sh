@@ -14,7 +14,15 @@ check() {
     printf 'lint: %-12s %-6s %4d s\n' "$name" "$verdict" $(($(date +%s) - start))
 }
 
+# of another version the layout differs in some 80 places
 format() {
+    case $(clang-format-14 --version 2>/dev/null) in
+        *"version 14."*) ;;
+        *)
+            echo "skipped: the sources are laid out by clang-format 14, which is not here"
+            return
+            ;;
+    esac
     find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 |
         xargs -0 -P "$(nproc)" -n 16 clang-format-14 --dry-run --Werror 2>&1 |
         sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: error: code should be clang-formatted.*/\1: not laid out by .clang-format (make format)/p' |
@@ -25,6 +33,7 @@ check files tools/check_files.py
 check includes tools/check_includes.py
 check uses tools/check_uses.py
 check format format
+CLANG_TIDY=$(tools/clang.sh clang-tidy) && export CLANG_TIDY
 check clang-tidy tools/tidy.py build src
 if [ -n "$failed" ]; then
     echo "lint: failed:$failed" >&2
