@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The README's commands in a bare Debian: debian.sh RELEASE [COMMAND...] (bookworm or trixie; default: "make run" and
+# "make test"). Makes a root with debootstrap, copies the tree into it, and prints of each command how long it took and
+# what it ended with. Needs root, debootstrap, and Debian's mirror (COEUS_DEBIAN_MIRROR; default: debootstrap's own).
+#   COEUS_ROOT=FOLDER   a root that is made once and kept, with what was built in it
+#   COEUS_SKIP=1        ends with 77 (ctest's skipped) if it lacks root or debootstrap
+set -eu
+release=${1:?usage: debian.sh RELEASE [COMMAND...]}
+shift
+[ $# -gt 0 ] || set -- "make run" "make test"
+tree=$(cd "$(dirname "$0")/../.." && pwd)
+
+lacks() {
+    echo "skipped: $1"
+    [ "${COEUS_SKIP:-0}" = 1 ] && exit 77
+    exit 2
+}
+[ "$(id -u)" = 0 ] || lacks "a bare Debian is made by root alone"
+command -v debootstrap >/dev/null || lacks "there is no debootstrap (Debian: apt-get install debootstrap)"
+
+# what is mounted goes away with the namespace, also if the script is killed
+if [ "${COEUS_INSIDE:-0}" = 0 ]; then
+    COEUS_INSIDE=1 exec unshare --mount --propagation private "$0" "$release" "$@"
+fi
+
+if [ -n "${COEUS_ROOT:-}" ]; then
+    root=$COEUS_ROOT
+    mkdir -p "$root"
+else
+    root=$(mktemp -d)
+    trap 'umount -R "$root/proc" "$root/dev" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
+fi
+if [ ! -e "$root/etc/debian_version" ]; then
+    echo "debootstrap $release $root"
+    log=$root.log
+    debootstrap --variant=minbase --include=ca-certificates,make "$release" "$root" ${COEUS_DEBIAN_MIRROR:+"$COEUS_DEBIAN_MIRROR"} \
+        >"$log" 2>&1 || { tail -n 20 "$log"; echo "debootstrap failed, see $log"; exit 1; }
+    rm -f "$log"
+fi
+chmod 755 "$root" # for those inside who are not root
+# the ways to the network are the machine's
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+for file in /etc/apt/apt.conf.d/*prox* /etc/apt/auth.conf.d/*; do
+    [ ! -f "$file" ] || { mkdir -p "$root$(dirname "$file")" && cp "$file" "$root$file"; }
+done
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+
+mkdir -p "$root/coeus"
+(cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null --files-from=- --ignore-failed-read) |
+    tar -x -C "$root/coeus"
+reference=${COEUS_SHARED:-$tree/../shared} # files that the golden tests read
+[ ! -d "$reference" ] || [ -e "$root/shared" ] || cp -rL "$reference" "$root/shared"
+
+inside() { chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+    ${COEUS_REQUIRE_GOLDEN:+COEUS_REQUIRE_GOLDEN=$COEUS_REQUIRE_GOLDEN} sh -c "cd /coeus && $1" </dev/null; }
+failed=0
+for command in "$@"; do
+    log=$root/coeus-$(echo "$command" | tr -c 'a-zA-Z0-9\n' _).log
+    start=$(date +%s)
+    code=0
+    inside "$command" >"$log" 2>&1 || code=$?
+    echo "Debian $(cat "$root/etc/debian_version") ($release): $command: exit code $code after $(($(date +%s) - start)) s"
+    grep -E '% tests passed|validation|Training completed|skipped: ' "$log" | tail -n 4 | sed 's/^/    /'
+    [ $code = 0 ] || { failed=1; tail -n 40 "$log"; }
+done
+exit $failed
