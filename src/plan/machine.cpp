@@ -50,7 +50,7 @@ struct EarlierStarts {
     int starts = 0;
 };
 
-// Of the lines with this key: "FLOP/s <tab> CPU, threads, type", one a start.
+// Reads the lines that have this key. Each start that measured wrote one: "FLOP/s <tab> CPU, threads, type".
 EarlierStarts measured_before(const std::string& cache_file, const std::string& key) {
     EarlierStarts measured;
     double value = 0;

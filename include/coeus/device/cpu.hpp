@@ -42,8 +42,8 @@ void apply(const CpuShare& share);
 
 /// "AMD EPYC 7B13"; of aarch64 the number of its design, "CPU part 0xd4f"
 std::string cpu_name();
-/// Of the instruction sets that matter here: "avx512 bf16", "avx512", "avx2", "avx" or "no avx"; of aarch64
-/// "neon", "sve", and these with " bf16"; "unknown" on other processors.
+/// The best instruction set of this processor that Coeus uses: "avx512 bf16", "avx512", "avx2", "avx" or "no
+/// avx". An aarch64 processor has "neon" or "sve", and these with " bf16". Any other processor is "unknown".
 std::string cpu_vector_level();
 /// True where this program was compiled for processors with AVX2, with AVX512-BF16.
 bool built_for_avx2();
