@@ -12,13 +12,14 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+start="mpirun $(tools/mpirun_flags.sh) -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
-mpirun -n 2 --oversubscribe --bind-to none build/bench/mpi_overlap
+$start 2 build/bench/mpi_overlap
 echo "== build/bench/mpi_collectives on 2 ranks"
-mpirun -n 2 --oversubscribe --bind-to none build/bench/mpi_collectives
+$start 2 build/bench/mpi_collectives
 for ranks in 1 2 4; do
     echo "== build/bench/mpi_checkpoint on $ranks ranks"
-    mpirun -n $ranks --oversubscribe --bind-to none build/bench/mpi_checkpoint
+    $start $ranks build/bench/mpi_checkpoint
 done
 echo "== tokenizers"
 python3 bench/compare_tokenizers.py

@@ -4,16 +4,35 @@ add_library(coeus_options INTERFACE)
 target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set(options
     -Wall -Wextra -Wpedantic -Wshadow
-    # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
-    -Wno-restrict
     # designated initialisers leave the rest to the defaults on purpose
     -Wno-missing-field-initializers
-    # to GCC a file of a batch (COEUS_UNITY_BATCH) is a header; in headers tools/check_files.py looks for it
-    -Wno-subobject-linkage
     # vectors wider than the CPU's registers never cross a library's boundary
     -Wno-psabi
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
     -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    list(APPEND options
+        # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
+        -Wno-restrict
+        # to GCC a file of a batch (COEUS_UNITY_BATCH) is a header; in headers tools/check_files.py looks for it
+        -Wno-subobject-linkage)
+else()
+    list(APPEND options
+        # Clang says where it does not vectorise
+        -Wno-pass-failed
+        # Clang 16 and newer sees what the headers of GCC 12 call in std::stable_sort
+        -Wno-deprecated-declarations)
+    # Clang 14 lacks what the headers of GCC 12 ask of a compiler
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_FLAGS "-std=c++20 ${OpenMP_CXX_FLAGS}")
+    check_cxx_source_compiles("#include <omp.h>
+        #include <source_location>
+        int main() { return int(std::source_location::current().line()) - omp_get_max_threads(); }" COEUS_READS_GCC_HEADERS)
+    unset(CMAKE_REQUIRED_FLAGS)
+    if(NOT COEUS_READS_GCC_HEADERS)
+        list(APPEND options -include ${PROJECT_SOURCE_DIR}/tools/clang_shim.hpp)
+    endif()
+endif()
 target_compile_options(coeus_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 target_compile_definitions(coeus_options INTERFACE $<$<CONFIG:Debug>:COEUS_DEBUG>)
 # full vectorisation also in -O2 builds; Debug builds are used with sanitizers and must not take minutes
@@ -44,9 +63,7 @@ function(coeus_optimise_sanitized target)
 endfunction()
 
 if(COEUS_FUZZ)
-    # clang 14 needs a little help with GCC 12's headers, and says where it does not vectorise
-    target_compile_options(coeus_options INTERFACE -include ${PROJECT_SOURCE_DIR}/tools/clang_shim.hpp
-        -Wno-unknown-warning-option -Wno-pass-failed -fsanitize=fuzzer-no-link)
+    target_compile_options(coeus_options INTERFACE -fsanitize=fuzzer-no-link)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/file/toml.cpp PROPERTIES COMPILE_OPTIONS
         -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/fuzz/not_ours.txt)
 endif()

@@ -8,6 +8,20 @@ set -eu
 list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench fuzz bundle venv}
 
+has() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+mpi=${COEUS_MPI:-openmpi}
+[ -n "${COEUS_MPI:-}" ] || has libopenmpi-dev || ! has libmpich-dev || mpi=mpich
+case $mpi in
+    openmpi | mpich) ;;
+    *)
+        echo "deps: COEUS_MPI = $mpi: no such MPI; known are openmpi (the default) and mpich" >&2
+        exit 2
+        ;;
+esac
+case " $parts " in
+    *" build "*) parts="$parts $mpi" ;;
+esac
+
 packages=$(awk -v parts="$parts" '
     BEGIN { count = split(parts, names, " "); for (i = 1; i <= count; ++i) wanted[names[i]] = 1 }
     /^#/ { next }

@@ -140,7 +140,8 @@ Show kind_of_json(const std::string& path) {
         throw ConfigError("{} is JSON lines whose first has {}; {}", path,
                           keys_of(*first->root().value().as_object()), known);
     const JsonDocument document = JsonDocument::parse(text, path);
-    const Json& root = document.root().value();
+    const JsonView view = document.root();
+    const Json& root = view.value();
     const Json::Object* object = root.as_object();
     if (root.find("weight_map")) return show_safetensors;
     if (root.find("architectures"))

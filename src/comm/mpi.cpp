@@ -5,6 +5,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/device/cpu.hpp"
 #include "world_line.hpp"
 
 #include <mpi.h>
@@ -58,6 +59,7 @@ std::string pmix_problem(const StartEnvironment& start, int world_size) {
 }
 
 MpiRuntime::MpiRuntime(int* argc, char*** argv) {
+    run_in_short_slices();  // MPI's threads too
     int provided = 0;
     COEUS_CHECK_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
     if (provided < MPI_THREAD_MULTIPLE)

@@ -6,11 +6,16 @@
 #include <hwloc.h>
 #include <omp.h>
 
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #if defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 
@@ -140,6 +145,24 @@ void apply(const CpuShare& share) {
     omp_set_dynamic(0);
     omp_set_num_threads(share.threads);
     if (share.first_core >= 0) Topology().bind_process(share.first_core, share.threads);
+}
+
+void run_in_short_slices() {
+#ifdef SYS_sched_setattr
+    // sched_setattr(2), which the C library does not have before glibc 2.41
+    struct {
+        uint32_t size = 48, policy = 0;
+        uint64_t flags = 0;
+        int32_t nice = 0;
+        uint32_t priority = 0;
+        uint64_t runtime = 0, deadline = 0, period = 0;
+    } attributes;
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 ||
+        attributes.policy != SCHED_OTHER)
+        return;
+    attributes.runtime = 100'000;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+#endif
 }
 
 std::string cpu_name() {

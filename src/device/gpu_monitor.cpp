@@ -8,13 +8,7 @@ namespace coeus {
 
 namespace {
 
-// Of nvml.h, whose values do not change between versions of the driver.
-struct NvmlMemory {
-    unsigned long long total, free, used;
-};
-struct NvmlUtilisation {
-    unsigned gpu, memory;  // percent
-};
+// These values are those of nvml.h. They do not change between versions of the driver.
 constexpr int success = 0;
 constexpr int sm_clock = 1, memory_clock = 2;  // kinds of clock
 constexpr int on_die = 0;                      // kind of temperature
@@ -34,18 +28,27 @@ constexpr Reason reasons[] = {
 }  // namespace
 
 struct GpuMonitor::Library {
+    // nvml.h's too. Not in the namespace without a name, where GCC 14 crashes at the pointers to functions
+    // below if this file is part of a batch.
+    struct Memory {
+        unsigned long long total, free, used;
+    };
+    struct Utilisation {
+        unsigned gpu, memory;  // percent
+    };
+
     int (*init)();
     int (*shutdown)();
     int (*by_index)(unsigned, void**);
     int (*by_bus_id)(const char*, void**);
     int (*driver_version)(char*, unsigned);
     int (*name)(void*, char*, unsigned);
-    int (*memory_info)(void*, NvmlMemory*);
+    int (*memory_info)(void*, Memory*);
     int (*power_usage)(void*, unsigned*);
     int (*power_limit)(void*, unsigned*);
     int (*clock)(void*, int, unsigned*);
     int (*temperature)(void*, int, unsigned*);
-    int (*utilisation)(void*, NvmlUtilisation*);
+    int (*utilisation)(void*, Utilisation*);
     int (*throttle_reasons)(void*, unsigned long long*);
 
     explicit Library(const std::string& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -110,7 +113,7 @@ GpuMonitor::~GpuMonitor() = default;
 
 GpuSample GpuMonitor::sample() const {
     GpuSample s;
-    if (NvmlMemory info{}; library_->memory_info(gpu_, &info) == success) {
+    if (Library::Memory info{}; library_->memory_info(gpu_, &info) == success) {
         s.memory_used = info.used;
         s.memory_total = info.total;
     }
@@ -121,7 +124,7 @@ GpuSample GpuMonitor::sample() const {
     if (library_->clock(gpu_, sm_clock, &value) == success) s.sm_clock = int(value);
     if (library_->clock(gpu_, memory_clock, &value) == success) s.memory_clock = int(value);
     if (library_->temperature(gpu_, on_die, &value) == success) s.temperature = int(value);
-    if (NvmlUtilisation rates{}; library_->utilisation(gpu_, &rates) == success)
+    if (Library::Utilisation rates{}; library_->utilisation(gpu_, &rates) == success)
         s.utilisation = int(rates.gpu);
     if (unsigned long long bits = 0; library_->throttle_reasons(gpu_, &bits) == success)
         s.throttle_reasons = bits;

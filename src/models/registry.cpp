@@ -20,7 +20,7 @@ const std::vector<ModelFamily>& model_families() {
     return families;
 }
 
-const ModelFamily& find_family(const std::string& name) {
+const ModelFamily& find_family(std::string_view name) {
     std::vector<std::string> names;
     for (const ModelFamily& family : model_families()) {
         if (family.name == name) return family;
@@ -34,7 +34,7 @@ const ModelFamily& find_family(const std::string& name) {
                       near.empty() ? "" : "did you mean \"" + near + "\"? ", join(names, ", "));
 }
 
-const DecoderConfig& find_flavor(const ModelFamily& family, const std::string& flavor) {
+const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view flavor) {
     std::vector<std::string> names;
     for (const DecoderConfig& config : family.flavors) {
         if (config.flavor == flavor) return config;

@@ -376,7 +376,7 @@ TEST_CASE("What is missing on one node only ends all ranks") {
         for (const std::string& word : arguments) coeus += " '" + word + "'";
         return run_shell(
             fmt::format("cd {} && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                        "OMPI_MCA_mpi_yield_when_idle=1 mpirun --oversubscribe --bind-to none "
+                        "OMPI_MCA_mpi_yield_when_idle=1 " COEUS_MPIRUN " "
                         "-n 1 --wdir a {} : -n 1 --wdir b {}",
                         folder.path().string(), coeus, coeus));
     };

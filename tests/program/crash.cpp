@@ -37,7 +37,7 @@ std::string quoted(const Arguments& arguments) {
 // The shell line of a run whose victims say who they are.
 std::string line_of(Victim victim, const Arguments& arguments) {
     const std::string run = COEUS_PROGRAM + quoted(arguments), said = saying_who + " ",
-                      mpirun = "mpirun --oversubscribe --bind-to none ";
+                      mpirun = COEUS_MPIRUN " ";
     // mpirun of Open MPI 4.1 itself may never return where its ranks die as they start (seen once in 200)
     const std::string patient = fmt::format("timeout --signal=KILL {} {}", whole_patience(120), mpirun);
     switch (victim) {

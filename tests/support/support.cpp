@@ -182,7 +182,7 @@ std::string coeus_line(const std::vector<std::string>& arguments, int ranks,
         quoted(COEUS_TEST_CACHE) + " ";
     for (const auto& [name, value] : environment) command += name + "=" + quoted(value) + " ";
     command += before + " ";
-    if (ranks > 0) command += fmt::format("mpirun --oversubscribe --bind-to none -n {} ", ranks);
+    if (ranks > 0) command += fmt::format(COEUS_MPIRUN " -n {} ", ranks);
     // another build of the program: with an emulated GPU, or a real one
     const char* other = std::getenv("COEUS_TEST_PROGRAM");
     command += quoted(other ? other : COEUS_PROGRAM);

@@ -4,6 +4,7 @@
 # "make test"). Makes a root with debootstrap, copies the tree into it, and prints of each command how long it took and
 # what it ended with. Needs root, debootstrap, and Debian's mirror (COEUS_DEBIAN_MIRROR; default: debootstrap's own).
 #   COEUS_ROOT=FOLDER   a root that is made once and kept, with what was built in it
+#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, run by QEMU's user emulation (package qemu-user-static)
 #   COEUS_SKIP=1        ends with 77 (ctest's skipped) if it lacks root or debootstrap
 set -eu
 release=${1:?usage: debian.sh RELEASE [COMMAND...]}
@@ -19,6 +20,20 @@ lacks() {
 [ "$(id -u)" = 0 ] || lacks "a bare Debian is made by root alone"
 command -v debootstrap >/dev/null || lacks "there is no debootstrap (Debian: apt-get install debootstrap)"
 
+arch=${COEUS_DEBIAN_ARCH:-$(dpkg --print-architecture 2>/dev/null || echo amd64)}
+case $arch in
+    amd64) machine=x86_64 ;;
+    arm64) machine=aarch64 ;;
+    *) echo "debian.sh: COEUS_DEBIAN_ARCH = $arch is not known; known are amd64 and arm64" >&2 && exit 2 ;;
+esac
+if [ "$(uname -m)" != $machine ]; then
+    formats=/proc/sys/fs/binfmt_misc
+    [ -e $formats/register ] || mount -t binfmt_misc binfmt_misc $formats ||
+        lacks "this kernel does not let programs of other processors be emulated (binfmt_misc)"
+    [ -e $formats/qemu-$machine ] || cat /usr/lib/binfmt.d/qemu-$machine.conf >$formats/register ||
+        lacks "there is no emulation of $machine (Debian: apt-get install qemu-user-static)"
+fi
+
 # what is mounted goes away with the namespace, also if the script is killed
 if [ "${COEUS_INSIDE:-0}" = 0 ]; then
     COEUS_INSIDE=1 exec unshare --mount --propagation private "$0" "$release" "$@"
@@ -29,12 +44,12 @@ if [ -n "${COEUS_ROOT:-}" ]; then
     mkdir -p "$root"
 else
     root=$(mktemp -d)
-    trap 'umount -R "$root/proc" "$root/dev" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
+    trap 'umount -R "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
 fi
 if [ ! -e "$root/etc/debian_version" ]; then
-    echo "debootstrap $release $root"
+    echo "debootstrap $release $arch $root"
     log=$root.log
-    debootstrap --variant=minbase --include=ca-certificates,make "$release" "$root" ${COEUS_DEBIAN_MIRROR:+"$COEUS_DEBIAN_MIRROR"} \
+    debootstrap --arch="$arch" --variant=minbase --include=ca-certificates,make "$release" "$root" ${COEUS_DEBIAN_MIRROR:+"$COEUS_DEBIAN_MIRROR"} \
         >"$log" 2>&1 || { tail -n 20 "$log"; echo "debootstrap failed, see $log"; exit 1; }
     rm -f "$log"
 fi
@@ -46,6 +61,7 @@ for file in /etc/apt/apt.conf.d/*prox* /etc/apt/auth.conf.d/*; do
 done
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
 
 mkdir -p "$root/coeus"
 (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null --files-from=- --ignore-failed-read) |
@@ -56,13 +72,15 @@ reference=${COEUS_SHARED:-$tree/../shared} # files that the golden tests read
 inside() { chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     ${COEUS_REQUIRE_GOLDEN:+COEUS_REQUIRE_GOLDEN=$COEUS_REQUIRE_GOLDEN} sh -c "cd /coeus && $1" </dev/null; }
 failed=0
+number=0
 for command in "$@"; do
-    log=$root/coeus-$(echo "$command" | tr -c 'a-zA-Z0-9\n' _).log
+    number=$((number + 1))
+    log=$root/coeus-$number.log
     start=$(date +%s)
     code=0
     inside "$command" >"$log" 2>&1 || code=$?
-    echo "Debian $(cat "$root/etc/debian_version") ($release): $command: exit code $code after $(($(date +%s) - start)) s"
+    echo "Debian $(cat "$root/etc/debian_version") ($release, $arch): $command: exit code $code after $(($(date +%s) - start)) s"
     grep -E '% tests passed|validation|Training completed|skipped: ' "$log" | tail -n 4 | sed 's/^/    /'
-    [ $code = 0 ] || { failed=1; tail -n 40 "$log"; }
+    [ $code = 0 ] || { failed=1; tail -n 40 "$log"; break; }
 done
 exit $failed

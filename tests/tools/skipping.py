@@ -13,7 +13,8 @@ import unittests
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = MPI_PROGRAM = ""
-MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+FLAGS = subprocess.run([ROOT / "tools/mpirun_flags.sh"], capture_output=True, text=True, check=True).stdout.split()
+MPIRUN = ["mpirun", *FLAGS, "-n", "2"]
 
 
 def run(command, **environment):

@@ -40,6 +40,14 @@ std::string cpu_binding();
 /// compute threads and helpers (the data loader) alike.
 void apply(const CpuShare& share);
 
+/// Asks Linux to run the calling thread, and those that it starts later, in time slices of 0.1 ms instead of
+/// 3 ms. Ranks that share a core wait for each other often, and a thread that waits yields the core or
+/// sleeps. From Linux 6.6 on a thread that yields comes again only after the others have had slices for the
+/// one that it gave away (kernel/sched/fair.c, yield_task_fair), so that ranks beside other work starve; with
+/// a short slice it gives little away. From 6.12 on a thread can choose its slice (sched_setattr(2),
+/// sched_runtime). Older systems ignore it.
+void run_in_short_slices();
+
 /// "AMD EPYC 7B13"; of aarch64 the number of its design, "CPU part 0xd4f"
 std::string cpu_name();
 /// The best instruction set of this processor that Coeus uses: "avx512 bf16", "avx512", "avx2", "avx" or "no

@@ -5,6 +5,7 @@
 
 #include "coeus/models/decoder_config.hpp"
 
+#include <string_view>
 #include <vector>
 
 namespace coeus {
@@ -25,8 +26,8 @@ struct ModelFamily {
 
 const std::vector<ModelFamily>& model_families();
 /// ConfigError with the nearest name; a known family that is not built yet is named as such.
-const ModelFamily& find_family(const std::string& name);
+const ModelFamily& find_family(std::string_view name);
 /// ConfigError with the nearest flavour.
-const DecoderConfig& find_flavor(const ModelFamily& family, const std::string& flavor);
+const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view flavor);
 
 }  // namespace coeus

@@ -10,7 +10,7 @@ namespace coeus {
 
 namespace {
 
-constexpr double patience = 1, conclusion_patience = 2;  // seconds
+constexpr double file_patience = 1, conclusion_patience = 2;  // seconds
 
 }  // namespace
 
@@ -18,16 +18,17 @@ Meeting::Meeting(Errands& errands, MeetingPlace place)
     : errands_(&errands), place_(std::make_shared<const MeetingPlace>(std::move(place))) {}
 
 MeetingPlace::Event Meeting::newest() const {
-    return errands_->ask<MeetingPlace::Event>(patience, {}, [place = place_] { return place->newest(); });
+    return errands_->ask<MeetingPlace::Event>(file_patience, {},
+                                              [place = place_] { return place->newest(); });
 }
 
 std::optional<bool> Meeting::claim(int64_t event) const {
-    return errands_->ask<std::optional<bool>>(patience, std::nullopt,
+    return errands_->ask<std::optional<bool>>(file_patience, std::nullopt,
                                               [place = place_, event] { return place->claim(event); });
 }
 
 void Meeting::announce(int64_t event, bool ends) const {
-    errands_->run(patience, [place = place_, event, ends] { place->announce(event, ends); });
+    errands_->run(file_patience, [place = place_, event, ends] { place->announce(event, ends); });
 }
 
 void Meeting::conclude(int64_t event, const std::string& report) const {
@@ -35,11 +36,11 @@ void Meeting::conclude(int64_t event, const std::string& report) const {
 }
 
 void Meeting::write(int64_t event, const RankState& state) const {
-    errands_->run(patience, [place = place_, event, state] { place->write(event, state); });
+    errands_->run(file_patience, [place = place_, event, state] { place->write(event, state); });
 }
 
 void Meeting::write_for(int64_t event, const std::vector<RankState>& states) const {
-    errands_->run(patience, [place = place_, event, states] {
+    errands_->run(file_patience, [place = place_, event, states] {
         for (const RankState& state : states)
             if (!place->read(event, state.rank)) place->write(event, state);
     });

@@ -3,11 +3,14 @@
 #include "coeus/device/cpu.hpp"
 
 #include "support/catch.hpp"
+#include "support/skip.hpp"
 #include "support/support.hpp"
 
 #include <omp.h>
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -178,4 +181,32 @@ TEST_CASE("a rank whose GPU is near some of the cores gets of these") {
     // all processors are no part, and what is no list says nothing
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = all}).first_core == -1);
     CHECK(share_of_cpu(1, 0, 1, 1, {.processors = "none"}).first_core == -1);
+}
+
+namespace {
+
+// The calling thread's time slice in nanoseconds; 0 where Linux does not say.
+uint64_t slice() {
+    struct {
+        uint64_t head[3];
+        uint64_t runtime = 0;
+        uint64_t tail[2];
+    } attributes = {};
+    return syscall(SYS_sched_getattr, 0, &attributes, 48, 0) == 0 ? attributes.runtime : 0;
+}
+
+}  // namespace
+
+TEST_CASE("short slices are those of the thread that asks and of threads that it starts") {
+    uint64_t before = 0, after = 0, inherited = 0;
+    std::thread([&] {
+        before = slice();
+        run_in_short_slices();
+        after = slice();
+        std::thread([&] { inherited = slice(); }).join();
+    }).join();
+    if (before == 0) return test::skip("this Linux has no time slices for a thread of its own (6.12)");
+    CHECK(after == 100'000);
+    CHECK(inherited == 100'000);
+    CHECK(slice() == before);
 }

@@ -7,13 +7,14 @@
 #include "support/support.hpp"
 
 #include <set>
+#include <string_view>
 
 using namespace coeus;
 using namespace coeus::test;
 
 namespace {
 
-const DecoderConfig& flavor(const std::string& family, const std::string& name) {
+const DecoderConfig& flavor(std::string_view family, std::string_view name) {
     return find_flavor(find_family(family), name);
 }
 

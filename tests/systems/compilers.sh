@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds Coeus and its tests with other compilers, without a warning, and runs the tests: compilers.sh COMPILER...,
+# as g++-11 or clang++-14. COEUS_ONLY_BUILD=1: builds the program and the tests of kernels, and runs nothing.
+# For a bare Debian, as debian.sh makes one: compilers are installed, and each has a folder of its own, build-COMPILER.
+set -eu
+cd "$(dirname "$0")/../.."
+tools/deps.sh build test
+for compiler in "$@"; do
+    version=${compiler##*-}
+    case $compiler in
+        g++-*) packages=$compiler c_compiler=gcc-$version ;;
+        clang++-*) packages="clang-$version libomp-$version-dev" c_compiler=clang-$version ;;
+        *)
+            echo "compilers.sh: $compiler: neither g++-VERSION nor clang++-VERSION" >&2
+            exit 2
+            ;;
+    esac
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $packages >/dev/null
+    start=$(date +%s)
+    cmake -S . -B build-$compiler -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
+        ${COEUS_ARCH:+-DCOEUS_ARCH=$COEUS_ARCH} -DCMAKE_CXX_COMPILER=$compiler -DCMAKE_C_COMPILER=$c_compiler >/dev/null
+    if [ "${COEUS_ONLY_BUILD:-0}" = 1 ]; then
+        cmake --build build-$compiler --target coeus_program test_kernels
+    else
+        cmake --build build-$compiler --target coeus_tests
+    fi
+    echo "$compiler: built in $(($(date +%s) - start)) s"
+    [ "${COEUS_ONLY_BUILD:-0}" = 1 ] || tools/test.sh build-$compiler
+done
