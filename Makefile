@@ -51,6 +51,7 @@ cuda:
 BUNDLE_PROGRAMS = tests/test_gpu tests/mpi_gpu tests/test_gpu_program bench/gpu_gemm
 bundle:
 	@tools/deps.sh build test bundle
+	@tools/bundle.sh --check
 	@$(call configure,build-bundle,bundle)
 	@cmake --build --preset bundle --target coeus_program $(notdir $(BUNDLE_PROGRAMS))
 	@tools/bundle.sh build-bundle $(addprefix build-bundle/,$(BUNDLE_PROGRAMS))

@@ -3,7 +3,7 @@
 add_library(coeus_options INTERFACE)
 target_include_directories(coeus_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 set(options
-    -Wall -Wextra -Wpedantic -Wshadow
+    -Wall -Wextra -Wpedantic
     # designated initialisers leave the rest to the defaults on purpose
     -Wno-missing-field-initializers
     # vectors wider than the CPU's registers never cross a library's boundary
@@ -12,6 +12,8 @@ set(options
     -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     list(APPEND options
+        # not with Clang, to which each constant of a batch's other files is shadowed
+        -Wshadow
         # GCC 12 warns falsely inside std::string at -O3 (GCC bug 105651)
         -Wno-restrict
         # to GCC a file of a batch (COEUS_UNITY_BATCH) is a header; in headers tools/check_files.py looks for it
@@ -40,10 +42,12 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
 if(COEUS_SANITIZE)
-    # GCC 12 reports false positives of the last two inside libstdc++ and fmt once sanitizers change inlining
     target_compile_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE} -fno-omit-frame-pointer
-        -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow
         -fno-sanitize-recover=all)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+        # GCC 12 reports false positives inside libstdc++ and fmt once sanitizers change inlining
+        target_compile_options(coeus_options INTERFACE -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow)
+    endif()
     target_link_options(coeus_options INTERFACE -fsanitize=${COEUS_SANITIZE})
     # optimising what sanitizers add takes longer than all the rest of a build; fuzzers run for longer than that
     if(NOT COEUS_FUZZ)

@@ -3,8 +3,15 @@
 # What `make bundle` does after the build: bundle.sh BUILD_FOLDER [PROGRAM ...] makes BUILD_FOLDER/coeus-VERSION-cuda and
 # the same as .tar.zst: the program, Open MPI, the libraries of both, decks, the programs named, and the scripts for GPUs
 # that start them, to be unpacked anywhere. glibc, NVIDIA's driver and CUDA's libraries are the machine's.
+# bundle.sh --check: whether this machine's MPI can be in a bundle.
 set -eu
 cd "$(dirname "$0")/.."
+if ! command -v orterun >/dev/null || ! command -v orted >/dev/null; then
+    echo "make bundle: a bundle starts its ranks by Open MPI 4 (orterun, orted), but this machine's mpirun is" \
+        "$(mpirun --version 2>&1 | head -n 1). Make the bundle on Debian 12: it runs on newer systems too." >&2
+    exit 2
+fi
+[ "$1" != --check ] || exit 0
 build=$1
 shift
 

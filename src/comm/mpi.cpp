@@ -38,24 +38,25 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-std::string pmix_problem(const StartEnvironment& start, int world_size) {
+std::string launcher_problem(const StartEnvironment& start, int world_size) {
     const bool in_step = !start.step_num_tasks.empty();
     const int tasks = std::atoi((in_step ? start.step_num_tasks : start.num_tasks).c_str());
     if (tasks <= 1 || world_size > 1 || start.launcher_size == "1") return "";
-    const std::string remedy =
-        "`srun --mpi=pmix ...` (`srun --mpi=list` shows what the cluster offers), or with `mpirun` inside "
-        "the allocation; if pmix is not in that list, the MPI of this build must be one with the cluster's "
-        "PMIx or PMI2";
+    const std::string missing =
+        fmt::format("{} is missing between Slurm and this MPI", start.plugin == "pmix" ? "PMIx" : "PMI2");
+    const std::string remedy = fmt::format(
+        "`srun --mpi={0} ...` (`srun --mpi=list` shows what the cluster offers), or with `mpirun` inside "
+        "the allocation; if {0} is not in that list, the MPI of this build must be one with the cluster's "
+        "PMIx or PMI2",
+        start.plugin);
     if (in_step)
         return fmt::format(
-            "Slurm started {} tasks, but each sees an MPI world of one rank: PMIx is missing between Slurm "
-            "and this MPI. Start with {}",
-            tasks, remedy);
+            "Slurm started {} tasks, but each sees an MPI world of one rank: {}. Start with {}", tasks,
+            missing, remedy);
     return fmt::format(
         "Slurm gives this job {} tasks (SLURM_NTASKS), but MPI sees one rank: the program was started "
-        "without a launcher, or PMIx is missing between Slurm and this MPI. Start with {}. For one rank on "
-        "purpose: `mpirun -n 1 ...`",
-        tasks, remedy);
+        "without a launcher, or {}. Start with {}. For one rank on purpose: `mpirun -n 1 ...`",
+        tasks, missing, remedy);
 }
 
 MpiRuntime::MpiRuntime(int* argc, char*** argv) {
@@ -82,8 +83,9 @@ void MpiRuntime::require_all_tasks() const {
     const std::string open_mpi = environment("OMPI_COMM_WORLD_SIZE");
     const StartEnvironment start = {.step_num_tasks = environment("SLURM_STEP_NUM_TASKS"),
                                     .num_tasks = environment("SLURM_NTASKS"),
-                                    .launcher_size = open_mpi.empty() ? environment("PMI_SIZE") : open_mpi};
-    if (const std::string problem = pmix_problem(start, size_); !problem.empty())
+                                    .launcher_size = open_mpi.empty() ? environment("PMI_SIZE") : open_mpi,
+                                    .plugin = library_version().starts_with("Open MPI") ? "pmix" : "pmi2"};
+    if (const std::string problem = launcher_problem(start, size_); !problem.empty())
         throw ConfigError("{}", problem);
 }
 

@@ -221,12 +221,12 @@ TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, c
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {
-    // measured with oneDNN 2.6, OpenBLAS 0.3.21 and Open MPI 4.1; a rank exchanges data with few of many
-    // others
-    // (float32: 5 MiB of it for products that go by slabs, see gemm.cpp)
+    // measured with oneDNN 2.6 and OpenBLAS 0.3.21; of MPI with Open MPI 4.1 (0.75 MiB for each peer) and
+    // MPICH 4.0 over UCX, which takes more; a rank exchanges data with few of many others (float32: 5 MiB of
+    // it for products that go by slabs, see gemm.cpp)
     const int64_t products = int64_t(compute == Dtype::f64 ? 2 : compute == Dtype::f32 ? 12 : 7) << 20;
     const int64_t peers = std::min(ranks - 1, 16);
-    return products + peers * (768 << 10);
+    return products + peers * (1 << 20);
 }
 
 int64_t nccl_bytes(int communicators) {

@@ -53,8 +53,10 @@ struct StartEnvironment {
     std::string step_num_tasks;  ///< SLURM_STEP_NUM_TASKS: of the job step that this process is in
     std::string num_tasks;       ///< SLURM_NTASKS: of the job, in its batch shell too
     std::string launcher_size;   ///< ranks that mpirun started: OMPI_COMM_WORLD_SIZE, PMI_SIZE
+    /// what Slurm calls the way in which it starts this MPI's ranks: "pmix" (Open MPI), "pmi2" (MPICH)
+    std::string plugin = "pmix";
 };
 /// The message for a start under Slurm whose ranks do not see each other, or "" where all is well.
-std::string pmix_problem(const StartEnvironment& start, int world_size);
+std::string launcher_problem(const StartEnvironment& start, int world_size);
 
 }  // namespace coeus

@@ -42,9 +42,9 @@ inline int64_t attention_width(Dtype type, int64_t head_dim) {
 }
 
 /// Elements that a product of attention takes of its depth at once: two of bfloat16 where the CPU has dot
-/// products of pairs (AVX-512 BF16).
+/// products of pairs (AVX-512 BF16, BF16 of Armv8.6).
 constexpr int64_t attention_depth([[maybe_unused]] Dtype type) {
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     return type == Dtype::bf16 ? 2 : 1;
 #else
     return 1;

@@ -3,15 +3,12 @@
 // Tiles are padded to whole vectors and to `tile_rows` rows, so there are no remainders.
 #pragma once
 
+#include "bf16_pairs.hpp"
 #include "coeus/kernels/math.hpp"
 #include "coeus/kernels/workspace.hpp"
 
 #include <cstdint>
 #include <cstring>
-
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
 
 namespace coeus::cpu {
 
@@ -46,26 +43,17 @@ static_assert(tile_side % rows_in_registers == 0 && tile_side % (vector_bytes / 
 /// [r / elements][c], for one that runs down. Of single elements both are the same.
 template <class T>
 struct Depth {
-    using Word = Acc<T>;
     static constexpr int64_t elements = workspace::attention_depth(dtype_of<T>());
+    using Word = std::conditional_t<elements == 2, uint32_t, Acc<T>>;
 };
-#ifdef __AVX512BF16__
-template <>
-struct Depth<bf16> {
-    using Word = uint32_t;
-    static constexpr int64_t elements = workspace::attention_depth(Dtype::bf16);
-};
-#endif
 template <class T>
 using Word = typename Depth<T>::Word;
 
 template <class V, class A, class R>
 [[gnu::always_inline]] inline V multiply_add(V sum, A left, R right) {
-#ifdef __AVX512BF16__
     if constexpr (std::is_same_v<A, uint32_t>)
-        return V(_mm512_dpbf16_ps(__m512(sum), __m512bh(_mm512_set1_epi32(int(left))), __m512bh(right)));
+        return add_pair_products(sum, left, right);
     else
-#endif
         return sum + left * right;
 }
 
@@ -162,11 +150,9 @@ template <class T, class V>
 [[gnu::always_inline]] inline void put_along(Word<T>* tile, int64_t r, int64_t j, V values) {
     constexpr int64_t elements = Depth<T>::elements;
     Word<T>* to = tile + (r * tile_side + j) / elements;
-#ifdef __AVX512BF16__
     if constexpr (elements == 2)
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), __m256i(_mm512_cvtneps_pbh(__m512(values))));
+        store_pairs(to, values);
     else
-#endif
         *reinterpret_cast<V*>(to) = values;
 }
 
@@ -175,18 +161,12 @@ template <class T, class V>
 template <class T, class V>
 [[gnu::always_inline]] inline void put_down(Word<T>* tile, int64_t r, int64_t j, V even, V odd) {
     Word<T>* to = tile + r / Depth<T>::elements * tile_side + j;
-#ifdef __AVX512BF16__
     if constexpr (Depth<T>::elements == 2) {
-        alignas(64) static constexpr uint16_t in_turns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                              11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-        const __m512i both = __m512i(_mm512_cvtne2ps_pbh(__m512(odd), __m512(even)));
-        _mm512_store_si512(to, _mm512_permutexvar_epi16(_mm512_load_si512(in_turns), both));
-        return;
+        store_pairs(to, even, odd);
+    } else {
+        *reinterpret_cast<V*>(to) = even;
+        *reinterpret_cast<V*>(to + tile_side) = odd;
     }
-#endif
-    *reinterpret_cast<V*>(to) = even;
-    *reinterpret_cast<V*>(to + tile_side) = odd;
 }
 
 /// Writes `rows` rows of `cols` elements of a tile, times `factor`.

@@ -79,15 +79,17 @@ TEST_CASE("mesh: who is where") {
     CHECK(MeshShape{}.groups_text() == "");
 }
 
-TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx is missing") {
-    CHECK(pmix_problem({}, 1).empty());
-    CHECK(pmix_problem({.step_num_tasks = "1", .num_tasks = "4"}, 1).empty());  // srun -n 1
-    CHECK(pmix_problem({.step_num_tasks = "4"}, 4).empty());
-    CHECK(pmix_problem({.num_tasks = "4"}, 4).empty());  // mpirun in a batch shell
-    CHECK(pmix_problem({.num_tasks = "4", .launcher_size = "1"}, 1).empty());
-    CHECK_THAT(pmix_problem({.step_num_tasks = "4", .num_tasks = "4"}, 1),
+TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx or PMI2 is missing") {
+    CHECK(launcher_problem({}, 1).empty());
+    CHECK(launcher_problem({.step_num_tasks = "1", .num_tasks = "4"}, 1).empty());  // srun -n 1
+    CHECK(launcher_problem({.step_num_tasks = "4"}, 4).empty());
+    CHECK(launcher_problem({.num_tasks = "4"}, 4).empty());  // mpirun in a batch shell
+    CHECK(launcher_problem({.num_tasks = "4", .launcher_size = "1"}, 1).empty());
+    CHECK_THAT(launcher_problem({.step_num_tasks = "4", .num_tasks = "4"}, 1),
                Catch::StartsWith("Slurm started 4 tasks") && Catch::Contains("srun --mpi=pmix"));
-    CHECK_THAT(pmix_problem({.num_tasks = "4"}, 1), Catch::StartsWith("Slurm gives this job 4 tasks") &&
-                                                        Catch::Contains("PMIx is missing") &&
-                                                        Catch::Contains("srun --mpi=pmix"));
+    CHECK_THAT(launcher_problem({.num_tasks = "4"}, 1), Catch::StartsWith("Slurm gives this job 4 tasks") &&
+                                                            Catch::Contains("PMIx is missing") &&
+                                                            Catch::Contains("srun --mpi=pmix"));
+    CHECK_THAT(launcher_problem({.num_tasks = "4", .plugin = "pmi2"}, 1),
+               Catch::Contains("PMI2 is missing") && Catch::Contains("srun --mpi=pmi2"));
 }

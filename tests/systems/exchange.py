@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same numbers on every system, and checkpoints of each on each other: exchange.py NAME=ROOT NAME=ROOT...
+
+A ROOT is a folder as debian.sh or aarch64.sh keeps it, with /coeus/build/coeus built. In each, a small Llama takes 20
+steps in float64. Then each other one resumes that run at step 10, and writes what it has loaded. The losses must agree
+to 1e-11, and what was loaded must have the same bits."""
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[2]
+STEPS = 20
+LIMIT = 1e-11  # of a loss, relatively
+MIDDLE = "checkpoint/step-00000010.h5"
+INSIDE = "/exchange"
+
+
+class System:
+    def __init__(self, argument):
+        self.name, _, root = argument.partition("=")
+        self.root = Path(root)
+        if not (self.root / "coeus/build/coeus").exists():
+            sys.exit(f"exchange.py: {argument}: there is no {self.root}/coeus/build/coeus; NAME=ROOT is wanted")
+        self.folder = self.root / INSIDE[1:]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        text = "".join(file.read_text() for file in sorted((HERE / "doc").glob("*.md")))
+        (self.folder / "text.txt").write_text(text)
+        shutil.copy(HERE / "examples/resume_elsewhere/small.toml", self.folder)
+
+    def run(self, arguments, may_fail=False):
+        """coeus with these arguments, in the root's folder."""
+        mounts = f"mount -t proc proc {self.root}/proc && mount --rbind /dev {self.root}/dev && mount --rbind /sys {self.root}/sys"
+        inside = f"cd {INSIDE} && HOME=/root /coeus/build/coeus {arguments}"
+        done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                               f"{mounts} && exec chroot {self.root} sh -c '{inside}'"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode and not may_fail:
+            sys.exit(f"{self.name}: coeus {arguments} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def train(self, run):
+        """Trains to the last step; the losses by step."""
+        self.run(f"train small.toml --job.dump_folder={run} --training.steps={STEPS} --metrics.log_freq=1")
+        lines = [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
+        return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
+def furthest(losses, others, first=1):
+    """The largest relative difference from step `first` on; infinite if a step is missing or a loss is not a number."""
+    worst = 0.0
+    for step in range(first, STEPS + 1):
+        if step not in losses or step not in others:
+            return float("inf")
+        difference = abs(losses[step] - others[step]) / abs(losses[step])
+        worst = difference if not difference <= worst else worst
+    return worst
+
+
+def main(arguments):
+    if len(arguments) < 2:
+        sys.exit(__doc__)
+    systems = [System(argument) for argument in arguments]
+    failed = 0
+
+    def check(what, good, detail=""):
+        nonlocal failed
+        failed += not good
+        print(f"{'ok    ' if good else 'FAILED'} {what}{detail}", flush=True)
+
+    for system in systems:
+        system.run("tokenizer text.txt --vocab_size 512 --output tokenizer")
+        system.losses = system.train("run")
+    first = systems[0]
+    for system in systems[1:]:
+        same = (system.folder / "tokenizer/tokenizer.json").read_bytes() == (first.folder / "tokenizer/tokenizer.json").read_bytes()
+        check(f"{first.name} and {system.name}: the same tokenizer", same)
+    for a in systems:
+        for b in systems:
+            if a is b:
+                continue
+            apart = furthest(a.losses, b.losses)
+            check(f"{a.name} and {b.name}: {STEPS} steps", apart <= LIMIT, f", losses {apart:.1e} apart")
+            run = f"from_{a.name}"
+            (b.folder / run / "checkpoint").mkdir(parents=True)
+            shutil.copy(a.folder / "run" / MIDDLE, b.folder / run / MIDDLE)
+            apart = furthest(a.losses, b.train(run), 11)
+            check(f"{b.name} resumes the run of {a.name} at step 10", apart <= LIMIT, f", losses {apart:.1e} apart")
+            b.run(f"info {run}/{MIDDLE} --verify")
+            b.run(f"convert {run}/{MIDDLE} loaded_{a.name}.h5")
+            shutil.copy(b.folder / f"loaded_{a.name}.h5", a.folder / f"by_{b.name}.h5")
+            difference = a.run(f"info run/{MIDDLE} --diff by_{b.name}.h5", may_fail=True)
+            check(f"{b.name} loads the bits that {a.name} wrote", difference.returncode == 0,
+                  "" if difference.returncode == 0 else "\n" + difference.stdout + difference.stderr)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
