@@ -52,7 +52,7 @@ coeus_built_with_found("toml++" coeus_tomlplusplus toml++/impl/version.h TOML_LI
 coeus_built_with("nlohmann-json" "${nlohmann_json_VERSION} ${nlohmann_json_DIR}")
 coeus_built_with("fmt" "${fmt_VERSION} ${fmt_DIR}")
 coeus_built_with("spdlog" "${spdlog_VERSION} ${spdlog_DIR}")
-coeus_built_with("Boost" "${Boost_VERSION_STRING} ${Boost_DIR}")
+coeus_built_with("Boost" "${Boost_VERSION} ${Boost_DIR}")
 if(COEUS_CUDA)
     list(JOIN COEUS_CUDA_ARCH " " gpus)
     coeus_built_with("CUDA" "${CUDAToolkit_VERSION} ${CMAKE_CUDA_COMPILER}, for ${gpus}")

@@ -79,7 +79,7 @@ for command in "$@"; do
     start=$(date +%s)
     code=0
     inside "$command" >"$log" 2>&1 || code=$?
-    echo "Debian $(cat "$root/etc/debian_version") ($release, $arch): $command: exit code $code after $(($(date +%s) - start)) s"
+    echo "Debian $(cat "$root/etc/debian_version") ($release, $arch): $(echo "$command" | head -n 1 | cut -c 1-90): exit code $code after $(($(date +%s) - start)) s"
     grep -E '% tests passed|validation|Training completed|skipped: ' "$log" | tail -n 4 | sed 's/^/    /'
     [ $code = 0 ] || { failed=1; tail -n 40 "$log"; break; }
 done

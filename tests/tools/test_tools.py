@@ -215,17 +215,97 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("parts are build run test lint bench", done.stderr)
 
-    def test_without_root_one_line_is_printed(self):
-        """A stand-in of apt's tools, where nothing is installed and sudo wants a password."""
+    def deps(self, *parts, **programs):
+        """tools/deps.sh over stand-ins of apt's tools, where nothing is installed and sudo wants a password."""
+        bodies = {"apt-get": "exit 9", "apt-cache": "exit 1", "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}
+        environment = {name: value for name, value in programs.items() if name.isupper()}
+        bodies |= {name: body for name, body in programs.items() if not name.isupper()}
         with tempfile.TemporaryDirectory() as folder:
-            for name, body in {"apt-get": "exit 9", "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}.items():
-                script = Path(folder) / name
+            for name, body in bodies.items():
+                script = Path(folder) / name.replace("_", "-")
                 script.write_text(f"#!/bin/sh\n{body}\n")
                 script.chmod(0o755)
-            done = subprocess.run([ROOT / "tools/deps.sh", "run"], capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, env={"PATH": f"{folder}:/usr/bin:/bin"})
+            return subprocess.run([ROOT / "tools/deps.sh", *parts], capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
+
+    def test_without_root_one_line_is_printed(self):
+        done = self.deps("run")
         self.assertEqual(done.returncode, 2)
         self.assertIn("apt-get update && apt-get install -y --no-install-recommends dict-gcide\n", done.stderr)
+
+    def test_the_first_package_that_the_release_has(self):
+        done = self.deps("lint", apt_cache='[ "$2" != clang-format-14 ] && [ "$2" != clang-tidy-14 ]')
+        self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
+
+    def test_a_package_that_the_release_does_not_have(self):
+        done = self.deps("run", id="echo 0", apt_get="exit 0")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("has no package dict-gcide: Debian 12 and 13 have it. Install what cmake/dependencies.cmake names",
+                      done.stderr)
+
+    def test_the_mpi_that_is_installed_or_named(self):
+        self.assertIn(" libopenmpi-dev openmpi-bin libhdf5-openmpi-dev", self.deps("build").stderr)
+        self.assertIn(" libmpich-dev mpich libhdf5-mpich-dev", self.deps("build", COEUS_MPI="mpich").stderr)
+        asked = 'case "$3" in *Package*) echo "libmpich-dev install ok installed" ;; *) [ "$4" = libmpich-dev ] && echo "install ok installed" ;; esac'
+        done = self.deps("build", dpkg_query=asked)
+        self.assertIn(" mpich libhdf5-mpich-dev", done.stderr)
+        self.assertNotIn("openmpi", done.stderr)
+        done = self.deps("build", COEUS_MPI="lam")
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "deps: COEUS_MPI = lam: no such MPI; known are openmpi (the default) and mpich\n"))
+
+
+class Configure(unittest.TestCase):
+    """What cmake/dependencies.cmake says of systems that are too old or do not fit together."""
+
+    STANDS_FOR = """
+macro(find_package name)
+    set(${name}_FOUND ON)
+    set(MPI_CXX_FOUND ON)
+    set(OpenMP_CXX_FOUND ON)
+endmacro()
+"""
+
+    def configure(self, folder, **values):
+        script = Path(folder) / "script.cmake"
+        script.write_text(self.STANDS_FOR + f"include({ROOT}/cmake/dependencies.cmake)\n")
+        values = {"CMAKE_CXX_COMPILER_ID": "GNU", "CMAKE_CXX_COMPILER_VERSION": "12.2", "MPI_CXX_VERSION": "3.1",
+                  "MPI_CXX_COMPILER": "/usr/bin/mpicxx", "HDF5_IS_PARALLEL": "ON", "HDF5_VERSION": "1.10.8",
+                  "HDF5_LIBRARIES": "/nowhere/libhdf5.so", "PROJECT_SOURCE_DIR": str(ROOT)} | values
+        done = subprocess.run(["cmake", *(f"-D{name}={value}" for name, value in values.items()), "-P", script],
+                              capture_output=True, text=True)
+        return " ".join(done.stderr.split())
+
+    def test_what_is_too_old(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for expected, values in {
+                    "GCC 10.2 is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
+                    "Clang 13.0 is too old: Coeus needs 14 or newer.": {"CMAKE_CXX_COMPILER_ID": "Clang",
+                                                                        "CMAKE_CXX_COMPILER_VERSION": "13.0"},
+                    "The MPI standard of /usr/bin/mpicxx, 3.0 is too old: Coeus needs 3.1 or newer.": {"MPI_CXX_VERSION": "3.0"},
+                    "HDF5 1.8.20 is too old: Coeus needs 1.10 or newer.": {"HDF5_VERSION": "1.8.20"}}.items():
+                said = self.configure(folder, **values)
+                self.assertIn(expected, said)
+                self.assertIn("packaging/README.md says how", said)
+            self.assertNotIn("too old", self.configure(folder))
+
+    def test_hdf5_of_another_mpi(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def library(name, soname, *needed):
+                subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,{soname}", "-Wl,--no-as-needed",
+                                *(f"{folder}/{other}" for other in needed), "-o", f"{folder}/{name}"], check=True)
+
+            library("libmpi.so.40.30.4", "libmpi.so.40")
+            library("libmpich.so.12.2.1", "libmpich.so.12")
+            (Path(folder) / "libmpi.so").symlink_to("libmpi.so.40.30.4")
+            (Path(folder) / "libmpich.so").symlink_to("libmpich.so.12.2.1")
+            subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,--no-as-needed", "-x", "none",
+                            f"{folder}/libmpich.so", "-o", f"{folder}/libhdf5.so"], check=True)
+            values = {"CMAKE_READELF": "readelf", "HDF5_LIBRARIES": f"{folder}/libhdf5.so"}
+            said = self.configure(folder, MPI_CXX_LIBRARIES=f"{folder}/libmpi.so", **values)
+            self.assertIn("was built with another MPI: it needs libmpich.so.12, but /usr/bin/mpicxx is of MPI 3.1 "
+                          "(libmpi.so.40.30.4). Name the MPI of HDF5", said)
+            self.assertNotIn("another MPI", self.configure(folder, MPI_CXX_LIBRARIES=f"{folder}/libmpich.so", **values))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# packaging/README.md's recipe for a cluster with modules, inside a bare Debian 12 (debian.sh): GCC 11, CMake, Ninja, MPI,
+# HDF5, Boost and OpenBLAS stand for modules; a user who is not root builds the other libraries from their sources, and
+# Coeus over them, with apt out of reach. Then examples/resume_elsewhere runs.
+set -eu
+cd "$(dirname "$0")/../.."
+
+if [ "$(id -u)" = 0 ]; then
+    export DEBIAN_FRONTEND=noninteractive
+    sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
+    apt-get -qq update
+    apt-get -qq install -y --no-install-recommends g++-11 cmake ninja-build libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
+        libboost-program-options-dev libopenblas-openmp-dev dpkg-dev xz-utils bzip2 >/dev/null
+    id someone >/dev/null 2>&1 || useradd --create-home someone
+    mkdir -p /home/someone/sources
+    cd /home/someone/sources
+    for package in fmtlib spdlog nlohmann-json3 tomlplusplus onednn hwloc pcre2 utf8proc sentencepiece xxhash libzstd zlib; do
+        [ -d $package ] && continue
+        mkdir part && (cd part && apt-get -qq source $package >/dev/null 2>&1)
+        mv part/*/ $package
+        rm -rf part
+    done
+    chown -R someone: /home/someone /coeus
+    mv /usr/bin/apt-get /usr/bin/apt-get.hidden
+    trap 'mv /usr/bin/apt-get.hidden /usr/bin/apt-get' EXIT
+    su someone -c "cd /coeus && tests/systems/modules.sh"
+    exit
+fi
+
+libraries=$HOME/coeus-libraries
+mkdir -p "$libraries/include"
+cd "$HOME/sources"
+export CC=gcc-11 CXX=g++-11
+# in the words of packaging/README.md
+cp -r fmtlib/include/fmt spdlog/include/spdlog nlohmann-json3/include/nlohmann "$libraries/include"
+cp -r tomlplusplus/include/toml++ "$libraries/include"
+by_cmake() { # FOLDER OPTIONS...
+    folder=$1
+    shift
+    cmake -S "$folder" -B "$folder.build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$libraries" "$@" >/dev/null
+    cmake --build "$folder.build" --target install >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; exit 1; }
+    echo "$folder: built"
+}
+by_make() { # FOLDER ARGUMENTS OF MAKE...
+    folder=$1
+    shift
+    (cd "$folder" && { [ ! -x configure ] || ./configure --prefix="$libraries"; } && make -j "$(nproc)" "$@") >"$folder.log" 2>&1 ||
+        { tail -n 20 "$folder.log"; exit 1; }
+    echo "$folder: built"
+}
+by_cmake onednn -DDNNL_BUILD_TESTS=OFF -DDNNL_BUILD_EXAMPLES=OFF "-DDNNL_ENABLE_PRIMITIVE=MATMUL;REORDER"
+by_cmake sentencepiece
+by_cmake pcre2 -DBUILD_SHARED_LIBS=ON
+by_make hwloc install
+by_make zlib install
+by_make xxhash install PREFIX="$libraries"
+by_make libzstd/lib install PREFIX="$libraries"
+by_make utf8proc install prefix="$libraries"
+
+cd /coeus
+export CMAKE_PREFIX_PATH="$libraries" COEUS_ARCH=x86-64-v3
+make
+build/coeus info --build
+rm -rf /tmp/resume_elsewhere
+examples/resume_elsewhere/run.sh /tmp/resume_elsewhere
