@@ -36,7 +36,8 @@ OwnedTensor random_matrix(const Device& device, Dtype type, int64_t rows, int64_
 }
 
 void measure(const Device& device, const Product& p, Dtype type) {
-    const auto [rows, outputs, inputs, is_gradient] = p;
+    const auto [rows, outputs, inputs, of_weights] = p;
+    const bool is_gradient = of_weights;  // Clang 14 does not let lambdas have names of a structured binding
     const OwnedTensor x = random_matrix(device, type, rows, inputs),
                       other = is_gradient ? random_matrix(device, type, rows, outputs)
                                           : random_matrix(device, type, outputs, inputs),

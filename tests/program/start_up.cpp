@@ -201,7 +201,7 @@ TEST_CASE("stragglers: the rank that holds the others up is named, and for what"
              {"--training.global_batch_size=4", "--training.global_batch_size=16"}) {
             CAPTURE(fault, accumulation);
             std::string output;
-            const auto train = [&](double seconds) {
+            const auto train = [&, fault = fault](double seconds) {
                 fs::remove_all(folder / "run");
                 const Outcome outcome =
                     run_coeus(tiny_run(folder / "run", folder / "tokens.h5",
@@ -212,7 +212,7 @@ TEST_CASE("stragglers: the rank that holds the others up is named, and for what"
                 CHECK(outcome.exit_code == 0);
                 return output = outcome.output;
             };
-            until_it_outweighs(train, [&](const std::string&) {
+            until_it_outweighs(train, [&, what = what](const std::string&) {
                 return count_of("Slow rank 1 (host ", output) == 2 && count_of(what, output) == 2 &&
                        count_of("Slow rank 0", output) == 0;
             });
