@@ -193,8 +193,8 @@ std::string cpu_vector_level() {
 }
 #endif
 
-bool built_for_avx512_bf16() {
-#ifdef __AVX512BF16__
+bool built_for_bf16_pairs() {
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     return true;
 #else
     return false;

@@ -58,7 +58,7 @@ std::string hint_of(const Place& place) {
 StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config) {
     return {.vector_level = cpu_vector_level(),
             .built_for_avx2 = built_for_avx2(),
-            .built_for_avx512_bf16 = built_for_avx512_bf16(),
+            .built_for_bf16_pairs = built_for_bf16_pairs(),
             .computes_in_bf16 = compute_dtype(config) == Dtype::bf16,
             .debug_build = build_type() == "Debug",
             .local_ranks = local_ranks,
@@ -78,10 +78,12 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
         hints.push_back(
             "this program is built for processors without AVX2, which this one has: build it with "
             "COEUS_ARCH=native or x86-64-v3");
-    else if (facts.computes_in_bf16 && facts.vector_level == "avx512 bf16" && !facts.built_for_avx512_bf16)
+    else if (facts.computes_in_bf16 && facts.vector_level.ends_with(" bf16") && !facts.built_for_bf16_pairs)
         hints.push_back(
-            "this program is built for processors without AVX512-BF16, which this one has: attention "
-            "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native");
+            fmt::format("this program is built for processors without {}, which this one has: attention "
+                        "computes in float32, "
+                        "not with pairs of bfloat16; build it with COEUS_ARCH=native",
+                        facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
     const int sharing = facts.cpu.sharing;
     if (facts.cpu.threads * sharing > facts.cpu.cores)
         hints.push_back(fmt::format(

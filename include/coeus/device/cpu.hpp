@@ -53,8 +53,9 @@ std::string cpu_name();
 /// The best instruction set of this processor that Coeus uses: "avx512 bf16", "avx512", "avx2", "avx" or "no
 /// avx". An aarch64 processor has "neon" or "sve", and these with " bf16". Any other processor is "unknown".
 std::string cpu_vector_level();
-/// True where this program was compiled for processors with AVX2, with AVX512-BF16.
+/// True if this program was compiled for processors with AVX2; with dot products of pairs of bfloat16
+/// (AVX512-BF16, BF16 of Armv8.6).
 bool built_for_avx2();
-bool built_for_avx512_bf16();
+bool built_for_bf16_pairs();
 
 }  // namespace coeus

@@ -23,7 +23,7 @@ struct Place {
 /// What the hints are about, of this rank and its host.
 struct StartFacts {
     std::string vector_level = "avx2";  ///< as cpu_vector_level() says
-    bool built_for_avx2 = true, built_for_avx512_bf16 = true;
+    bool built_for_avx2 = true, built_for_bf16_pairs = true;
     bool computes_in_bf16 = false;
     bool debug_build = false;
     int local_ranks = 1;

@@ -43,17 +43,21 @@ TEST_CASE("hints: vector instructions") {
     CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
     facts.vector_level = "avx512";
     CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
-    facts.vector_level = "neon bf16";  // not of this kind
+    facts.vector_level = "neon bf16";
     CHECK(start_hints(facts).empty());
     // pairs of bfloat16: only where the processor has them and they would be used
     facts = good_facts();
-    facts.built_for_avx512_bf16 = false;
+    facts.built_for_bf16_pairs = false;
     facts.vector_level = "avx512 bf16";
     CHECK(start_hints(facts).empty());
     facts.computes_in_bf16 = true;
     CHECK_THAT(only_hint(facts), Contains("without AVX512-BF16") && Contains("COEUS_ARCH=native"));
-    facts.vector_level = "avx512";
-    CHECK(start_hints(facts).empty());
+    facts.vector_level = "sve bf16";
+    CHECK_THAT(only_hint(facts), Contains("without BF16 of Armv8.6") && Contains("COEUS_ARCH=native"));
+    for (const char* level : {"avx512", "sve"}) {
+        facts.vector_level = level;
+        CHECK(start_hints(facts).empty());
+    }
 }
 
 TEST_CASE("hints: a debug build") {
