@@ -5,11 +5,15 @@
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
+# openmpi or mpich, of a Debian that has both
+COEUS_MPI ?=
+export COEUS_MPI
 # of `make cuda`: a folder with a finished build, as build, whose libraries it links instead of building them again
 COEUS_LIBRARIES_OF ?=
 # $(call configure,FOLDER,PRESET,OPTIONS): only once, since Ninja runs CMake again when its files change
-configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(3)' ]; then \
-    cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) $(3) > /dev/null; fi
+configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(COEUS_MPI)$(3)' ]; then tools/check_cmake.sh && \
+    cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) $(if $(COEUS_MPI),-DCOEUS_MPI=$(COEUS_MPI)) \
+    $(3) > /dev/null; fi
 
 help:
 	@echo 'make             build the program, build/coeus (release)'
@@ -102,6 +106,7 @@ lint:
 
 format:
 	@tools/deps.sh lint
+	@command -v clang-format-14 > /dev/null || { echo 'make format: the sources are laid out by clang-format 14 (Debian 12), which is not here'; exit 2; }
 	@find include src tests bench \( -name '*.?pp' -o -name '*.cu' -o -name '*.h' \) -print0 | xargs -0 clang-format-14 -i
 
 bench:

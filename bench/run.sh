@@ -12,7 +12,8 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-start="mpirun $(tools/mpirun_flags.sh) -n"
+mpirun=mpirun${COEUS_MPI:+.$COEUS_MPI} # of a Debian that has both
+start="$mpirun $(tools/mpirun_flags.sh "$mpirun") -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
 $start 2 build/bench/mpi_overlap
 echo "== build/bench/mpi_collectives on 2 ranks"

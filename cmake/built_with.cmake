@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # What this build is made with, as the library coeus_built_with, for `coeus info --build`.
 
+# Sets `result` to the values of such macros of a header, joined by dots; "" if there are none.
+function(coeus_header_version result header)
+    set(parts "")
+    if(EXISTS ${header})
+        foreach(name ${ARGN})
+            file(STRINGS ${header} line REGEX "^#[ \t]*define[ \t]+${name}[ \t]" LIMIT_COUNT 1)
+            if(line MATCHES "${name}[ \t]+\"?[A-Za-z ]*([0-9][0-9A-Za-z.+-]*)")
+                list(APPEND parts ${CMAKE_MATCH_1})
+            endif()
+        endforeach()
+    endif()
+    list(JOIN parts "." version)
+    set(${result} "${version}" PARENT_SCOPE)
+endfunction()
+
 set(built_with "")
 function(coeus_built_with name text)
     string(STRIP "${text}" text)
@@ -32,8 +47,11 @@ if(COEUS_SANITIZE)
     coeus_built_with("sanitizers" "${COEUS_SANITIZE}")
 endif()
 
-list(GET MPI_CXX_LIBRARIES 0 library)
-coeus_built_with("MPI" "${COEUS_MPI} ${library}")
+set(library "${MPI_CXX_COMPILER}")
+if(MPI_CXX_LIBRARIES)
+    list(GET MPI_CXX_LIBRARIES 0 library)
+endif()
+coeus_built_with("MPI" "${coeus_mpi_found} ${library}")
 list(GET HDF5_LIBRARIES 0 library)
 coeus_built_with("HDF5" "${HDF5_VERSION} ${library}")
 coeus_built_with_found("oneDNN" coeus_onednn oneapi/dnnl/dnnl_version.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR

@@ -29,12 +29,7 @@ endif()
 
 find_package(Threads REQUIRED)
 
-find_package(MPI QUIET COMPONENTS CXX)
-if(NOT MPI_CXX_FOUND)
-    coeus_missing("MPI" "libopenmpi-dev openmpi-bin" openmpi openmpi)
-endif()
-coeus_require_version("The MPI standard of ${MPI_CXX_COMPILER}," ${MPI_CXX_VERSION} 3.1)
-include(cmake/mpi.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/mpi.cmake)
 
 find_package(OpenMP QUIET COMPONENTS CXX)
 if(NOT OpenMP_CXX_FOUND)

@@ -1,81 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-# Whose MPI this is, from its mpi.h: COEUS_MPI, as "Open MPI 4.1.4", and COEUS_MPIRUN_FLAGS, the options by which its
-# mpirun starts more ranks than cores. Ends where a library or the launcher comes from another MPI.
+# Finds MPI and says whose it is: coeus_mpi_found, as "Open MPI 4.1.4", and coeus_mpirun_flags, the options by which its
+# mpirun (COEUS_MPIRUN) starts more ranks than cores. Another MPI than the one that COEUS_MPI asks for, and a library that
+# was built with another one, are refused; a launcher of another one is warned of.
 
-# Sets `result` to the values of such macros of a header, joined by dots; "" where there are none.
-function(coeus_header_version result header)
-    set(parts "")
-    if(EXISTS ${header})
-        foreach(name ${ARGN})
-            file(STRINGS ${header} line REGEX "^#[ \t]*define[ \t]+${name}[ \t]" LIMIT_COUNT 1)
-            if(line MATCHES "${name}[ \t]+\"?[A-Za-z ]*([0-9][0-9A-Za-z.+-]*)")
-                list(APPEND parts ${CMAKE_MATCH_1})
-            endif()
-        endforeach()
-    endif()
-    list(JOIN parts "." version)
-    set(${result} "${version}" PARENT_SCOPE)
-endfunction()
-
-set(COEUS_MPI "MPI ${MPI_CXX_VERSION}")
-set(coeus_open_mpi OFF)
-foreach(folder ${MPI_CXX_INCLUDE_DIRS})
-    coeus_header_version(open_mpi ${folder}/mpi.h OMPI_MAJOR_VERSION OMPI_MINOR_VERSION OMPI_RELEASE_VERSION)
-    coeus_header_version(mpich ${folder}/mpi.h MPICH_VERSION)
-    if(open_mpi)
-        set(COEUS_MPI "Open MPI ${open_mpi}")
-        set(coeus_open_mpi ON)
-    elseif(mpich)
-        set(COEUS_MPI "MPICH ${mpich}")
-    endif()
-endforeach()
-if(NOT coeus_open_mpi)
-    message(STATUS "${COEUS_MPI}: everything is built. What is Open MPI's own (the settings OMPI_*, make bundle, "
-        "srun --mpi=pmix) is not there; doc/cluster.md, \"MPICH\", says what takes its place")
+set(COEUS_MPI "" CACHE STRING
+    "openmpi or mpich, of a Debian that has both; empty: the one whose mpicxx and mpirun come first in the PATH")
+if(NOT COEUS_MPI MATCHES "^(openmpi|mpich)?$")
+    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: no such MPI; known are openmpi and mpich")
 endif()
+if(DEFINED CACHE{COEUS_MPI_BEFORE} AND NOT COEUS_MPI STREQUAL "$CACHE{COEUS_MPI_BEFORE}")
+    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: this build folder was made with \"$CACHE{COEUS_MPI_BEFORE}\". Remove "
+        "it (make clean), or name another one")
+endif()
+set(COEUS_MPI_BEFORE "${COEUS_MPI}" CACHE INTERNAL "COEUS_MPI when the folder was made")
+if(COEUS_MPI)
+    # Debian's names; elsewhere the modules decide
+    find_program(MPI_CXX_COMPILER mpicxx.${COEUS_MPI})
+    find_program(HDF5_C_COMPILER_EXECUTABLE h5pcc.${COEUS_MPI})
+    find_program(COEUS_MPIRUN mpirun.${COEUS_MPI})
+endif()
+find_program(COEUS_MPIRUN mpirun)
 
-# the libmpi*.so that a file asks for
-function(coeus_mpi_of result file)
-    set(${result} "" PARENT_SCOPE)
-    if(CMAKE_READELF AND EXISTS ${file})
-        execute_process(COMMAND ${CMAKE_READELF} -d ${file} OUTPUT_VARIABLE needed ERROR_QUIET)
-        if(needed MATCHES "NEEDED[^\n]*\\[(libmpi(ch)?\\.so[^]]*)\\]")
-            set(${result} "${CMAKE_MATCH_1}" PARENT_SCOPE)
-        endif()
-    endif()
-endfunction()
+find_package(MPI QUIET COMPONENTS CXX)
+if(NOT MPI_CXX_FOUND)
+    coeus_missing("MPI" "libopenmpi-dev openmpi-bin" openmpi openmpi)
+endif()
+coeus_require_version("The standard that ${MPI_CXX_COMPILER} speaks, MPI" ${MPI_CXX_VERSION} 3.1)
+
+# the compiler knows where mpi.h is, also if it is itself a wrapper (mpicxx, Cray's CC), of which FindMPI says nothing
+set(folders ${MPI_CXX_INCLUDE_DIRS})
+list(TRANSFORM folders PREPEND -I)
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} ${folders} -x c++ -E -dM -include mpi.h /dev/null
+    OUTPUT_VARIABLE macros ERROR_QUIET)
+set(coeus_mpi_found "MPI ${MPI_CXX_VERSION}")
+set(coeus_open_mpi OFF)
+if(macros MATCHES "#define OMPI_MAJOR_VERSION ([0-9]+)")
+    set(coeus_open_mpi ON)
+    set(coeus_mpi_found "Open MPI ${CMAKE_MATCH_1}")
+    foreach(part MINOR RELEASE)
+        string(REGEX MATCH "#define OMPI_${part}_VERSION ([0-9]+)" unused "${macros}")
+        string(APPEND coeus_mpi_found ".${CMAKE_MATCH_1}")
+    endforeach()
+elseif(macros MATCHES "#define MPICH_VERSION \"([^\"]*)\"")
+    set(coeus_mpi_found "MPICH ${CMAKE_MATCH_1}")
+endif()
+if((COEUS_MPI STREQUAL openmpi AND NOT coeus_open_mpi) OR (COEUS_MPI STREQUAL mpich AND coeus_open_mpi))
+    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}, but ${MPI_CXX_COMPILER} is of ${coeus_mpi_found}. Install that MPI, or put "
+        "its mpicxx first in the PATH.")
+endif()
+if(NOT coeus_open_mpi)
+    message(NOTICE "-- ${coeus_mpi_found}: what is Open MPI's own (settings OMPI_*, make bundle, srun --mpi=pmix) is not there; "
+        "doc/cluster.md, \"MPICH\", says what takes its place")
+endif()
 
 # coeus_require_same_mpi(WHAT LIBRARY): a library that was built with another MPI is named
 function(coeus_require_same_mpi what library)
-    coeus_mpi_of(wanted ${library})
-    if(wanted)
-        foreach(own ${MPI_CXX_LIBRARIES})
-            file(REAL_PATH ${own} own)
-            get_filename_component(own ${own} NAME)
-            list(APPEND names ${own})
-            # libmpi.so.40.30.4 is asked for as libmpi.so.40
-            string(FIND "${own}" "${wanted}" at)
-            if(at EQUAL 0)
-                return()
-            endif()
-        endforeach()
-        list(JOIN names ", " names)
-        message(FATAL_ERROR "${what} (${library}) was built with another MPI: it needs ${wanted}, but ${MPI_CXX_COMPILER} is "
-            "of ${COEUS_MPI} (${names}). Name the MPI of ${what} by -DMPI_CXX_COMPILER=..., on Debian mpicxx.openmpi or "
-            "mpicxx.mpich; or install ${what} for ${COEUS_MPI}.")
+    if(NOT CMAKE_READELF OR NOT EXISTS ${library} OR NOT MPI_CXX_LIBRARIES)
+        return()
     endif()
+    execute_process(COMMAND ${CMAKE_READELF} -d ${library} OUTPUT_VARIABLE needed ERROR_QUIET)
+    if(NOT needed MATCHES "NEEDED[^\n]*\\[(libmpi(ch)?\\.so[^]]*)\\]")
+        return()
+    endif()
+    set(wanted ${CMAKE_MATCH_1})
+    foreach(own ${MPI_CXX_LIBRARIES})
+        file(REAL_PATH ${own} own)
+        get_filename_component(own ${own} NAME)
+        list(APPEND names ${own})
+        # libmpi.so.40.30.4 is asked for as libmpi.so.40
+        string(FIND "${own}" "${wanted}" at)
+        if(at EQUAL 0)
+            return()
+        endif()
+    endforeach()
+    list(JOIN names ", " names)
+    message(FATAL_ERROR "${what} (${library}) was built with another MPI: it needs ${wanted}, but ${MPI_CXX_COMPILER} is of "
+        "${coeus_mpi_found} (${names}). Install ${what} for ${coeus_mpi_found}; a Debian that has both asks by "
+        "COEUS_MPI=openmpi or COEUS_MPI=mpich.")
 endfunction()
 
 # the tests and `make run` start ranks by mpirun; a cluster may have srun alone
-find_program(COEUS_MPIRUN mpirun)
+set(coeus_mpirun_flags "")
 if(COEUS_MPIRUN)
-    execute_process(COMMAND ${COEUS_MPIRUN} --version OUTPUT_VARIABLE version ERROR_VARIABLE version)
-    if(version MATCHES "Open MPI" AND NOT coeus_open_mpi OR NOT version MATCHES "Open MPI" AND coeus_open_mpi)
-        string(REGEX MATCH "[^\n]*" version "${version}")
-        message(WARNING "${COEUS_MPIRUN} (${version}) is not that of ${COEUS_MPI}, for which Coeus is built: it would start "
-            "ranks that do not find each other. Put the mpirun of ${COEUS_MPI} first in the PATH (on Debian: "
-            "update-alternatives --config mpirun).")
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun_flags.sh ${COEUS_MPIRUN} OUTPUT_VARIABLE coeus_mpirun_flags
+        OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if((coeus_mpirun_flags MATCHES oversubscribe AND NOT coeus_open_mpi) OR
+        (NOT coeus_mpirun_flags MATCHES oversubscribe AND coeus_open_mpi))
+        message(WARNING "${COEUS_MPIRUN} is not that of ${coeus_mpi_found}, with which Coeus is built: it would start ranks "
+            "that do not find each other. Put the right one first in the PATH; a Debian that has both asks by "
+            "COEUS_MPI=openmpi or COEUS_MPI=mpich.")
     endif()
 endif()
-execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun_flags.sh OUTPUT_VARIABLE COEUS_MPIRUN_FLAGS
-    OUTPUT_STRIP_TRAILING_WHITESPACE)

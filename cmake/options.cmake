@@ -67,6 +67,10 @@ function(coeus_optimise_sanitized target)
 endfunction()
 
 if(COEUS_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+        message(FATAL_ERROR "COEUS_FUZZ = ON needs Clang, whose libFuzzer it uses, and the compiler is ${CMAKE_CXX_COMPILER}: "
+            "call `make fuzz`")
+    endif()
     target_compile_options(coeus_options INTERFACE -fsanitize=fuzzer-no-link)
     set_source_files_properties(${PROJECT_SOURCE_DIR}/src/file/toml.cpp PROPERTIES COMPILE_OPTIONS
         -fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/fuzz/not_ours.txt)

@@ -1,14 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of the parts named as arguments (sections of packages.txt; none: all of them)
-# and does nothing where all are there. Without root or a sudo that asks nothing, prints the one line to run
-# and ends with 2. On a system without apt, names what is needed and leaves the search to CMake.
+# Installs the Debian packages of the parts named as arguments (sections of packages.txt; none: all of them), and does
+# nothing if all are there. Without root or a sudo that asks nothing, prints the one line to run and ends with 2. On a
+# system without apt, names what is needed and leaves the search to CMake. COEUS_MPI=mpich: MPICH instead of Open MPI.
 set -eu
 
 list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench fuzz bundle venv}
 
-has() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+has() { # NAME+NAME...
+    for name in $(echo "$1" | tr '+' ' '); do
+        dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' || return 1
+    done
+}
 mpi=${COEUS_MPI:-openmpi}
 [ -n "${COEUS_MPI:-}" ] || has libopenmpi-dev || ! has libmpich-dev || mpi=mpich
 case $mpi in
@@ -37,48 +41,46 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         *" build "*)
             echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, parallel HDF5," \
                 "fmt, spdlog, nlohmann-json, toml++, Boost.Program_options, oneDNN, OpenBLAS, hwloc, PCRE2," \
-                "xxHash; for the tests Catch2. What is missing is named below." ;;
+                "utf8proc, SentencePiece, xxHash, Zstandard, zlib; for the tests Catch2 and Boost.Context." \
+                "What is missing is named below; packaging/README.md says how to build it." ;;
     esac
     exit 0
 fi
 
-# dpkg-query says "install ok installed" for what is there, and complains about names it has never seen
-installed=$(dpkg-query -W -f '${Package} ${Status}\n' $(echo "$packages" | tr '|' ' ') 2>/dev/null |
-    sed -n 's/ install ok installed$//p') || true
-is_installed() {
-    case "
-$installed
-" in
-        *"
-$1
-"*) ;;
-        *) return 1 ;;
-    esac
-}
-any_installed() { # A|B
-    for name in $(echo "$1" | tr '|' ' '); do
-        ! is_installed "$name" || return 0
-    done
-    return 1
-}
 missing=
 for package in $packages; do
-    any_installed "$package" || missing="$missing $package"
+    found=no
+    for choice in $(echo "$package" | tr '|' ' '); do
+        ! has "$choice" || found=yes
+    done
+    [ $found = yes ] || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 
-# of A|B the first that this release has; a package that it does not have is named, after apt has read its lists
-first_there() {
-    for name in $(echo "$1" | tr '|' ' '); do
-        if apt-cache show "$name" >/dev/null 2>&1; then
-            echo "$name"
-            return
+# chosen: from A|B the first that this release has; from A+B both. What the release does not have is named: its lists may
+# be old, so that without root that is a guess.
+choose() {
+    chosen=
+    lacking=
+    for package in $missing; do
+        choice=
+        for candidate in $(echo "$package" | tr '|' ' '); do
+            [ -n "$choice" ] || ! apt-cache show $(echo "$candidate" | tr '+' ' ') >/dev/null 2>&1 || choice=$candidate
+        done
+        if [ -n "$choice" ]; then
+            chosen="$chosen $(echo "$choice" | tr '+' ' ')"
+        else
+            lacking="$lacking $package"
         fi
     done
+}
+say_lacking() {
     release=$(sed -n 's/^PRETTY_NAME="\(.*\)"$/\1/p' /etc/os-release)
-    echo "deps: $release has no package $(echo "$1" | sed 's/|/, and no /g'): Debian 12 and 13 have it. Install what" \
-        "cmake/dependencies.cmake names of it by hand (packaging/README.md), then call cmake --preset release instead of make" >&2
-    return 1
+    for package in $lacking; do
+        echo "deps: $release has no package $(echo "$package" | sed 's/|/, and no /g; s/+/ with /g'): Debian 12 and 13 have it." \
+            "packaging/README.md says how to build without it what \`make\` needs; then call cmake --preset release and" \
+            "cmake --build --preset release instead of make" >&2
+    done
 }
 
 if [ "$(id -u)" = 0 ]; then
@@ -86,11 +88,14 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     as_root=sudo
 else
+    choose
+    # without lists nothing is known, and all is printed
+    if [ -z "$chosen" ]; then
+        for package in $missing; do chosen="$chosen $(echo "${package%%|*}" | tr '+' ' ')"; done
+    else
+        say_lacking
+    fi
     echo "deps: these packages are missing, and installing them needs root. Run this, then the same again:" >&2
-    chosen=
-    for package in $missing; do
-        chosen="$chosen $(first_there "$package" 2>/dev/null || echo "${package%%|*}")"
-    done
     echo "    apt-get update && apt-get install -y --no-install-recommends$chosen" >&2
     exit 2
 fi
@@ -106,10 +111,10 @@ failed() {
     exit 3
 }
 apt update || failed
-chosen=
-for package in $missing; do
-    name=$(first_there "$package") || exit 3
-    chosen="$chosen $name"
-done
+choose
+if [ -n "$lacking" ]; then
+    say_lacking
+    exit 3
+fi
 echo "deps: installing$chosen"
 apt install -y --no-install-recommends $chosen || failed

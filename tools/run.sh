@@ -39,7 +39,8 @@ fi
 
 # root may run Open MPI; two ranks may share one core, and then wait without spinning
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-start="mpirun -n 2 $(tools/mpirun_flags.sh) $program train $deck"
+mpirun=mpirun${COEUS_MPI:+.$COEUS_MPI} # of a Debian that has both
+start="$mpirun -n 2 $(tools/mpirun_flags.sh "$mpirun") $program train $deck"
 say "training: $start"
 code=0
 $start || code=$?

@@ -36,15 +36,14 @@ OwnedTensor random_matrix(const Device& device, Dtype type, int64_t rows, int64_
 }
 
 void measure(const Device& device, const Product& p, Dtype type) {
-    const auto [rows, outputs, inputs, of_weights] = p;
-    const bool is_gradient = of_weights;  // Clang 14 does not let lambdas have names of a structured binding
+    const auto [rows, outputs, inputs, is_gradient] = p;
     const OwnedTensor x = random_matrix(device, type, rows, inputs),
                       other = is_gradient ? random_matrix(device, type, rows, outputs)
                                           : random_matrix(device, type, outputs, inputs),
                       out(is_gradient ? Dtype::f32 : type,
                           is_gradient ? Shape{outputs, inputs} : Shape{rows, outputs}, "product",
                           device.memory());
-    const auto call = [&](const Kernels& kernels, Exec& exec) {
+    const auto call = [&, is_gradient = is_gradient](const Kernels& kernels, Exec& exec) {
         if (is_gradient)
             kernels.gemm(exec, out, transposed(other), Operand(x), out);
         else

@@ -3,7 +3,7 @@
 # Coeus for aarch64 on a machine of another processor: aarch64.sh [FOLDER], in which the root is kept. A bare Debian 12
 # of arm64 (debian.sh) runs under QEMU's user emulation. The compiler in it is that of x86-64 for aarch64, in
 # /opt/cross, since an emulated one takes ten times as long. Runs the tests of kernels, layers, files and golden values
-# there, and a training run of 20 steps. COEUS_ARCH: the processor (default: armv8-a, which all have).
+# there. COEUS_ARCH: the processor (default: armv8-a, which all have; from armv8.6-a on with dot products of bfloat16).
 set -eu
 cd "$(dirname "$0")/../.."
 export COEUS_DEBIAN_ARCH=arm64

@@ -4,7 +4,8 @@
 # "make test"). Makes a root with debootstrap, copies the tree into it, and prints of each command how long it took and
 # what it ended with. Needs root, debootstrap, and Debian's mirror (COEUS_DEBIAN_MIRROR; default: debootstrap's own).
 #   COEUS_ROOT=FOLDER   a root that is made once and kept, with what was built in it
-#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, run by QEMU's user emulation (package qemu-user-static)
+#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, run by QEMU's user emulation (package qemu-user-static),
+#                       which this machine's kernel is told of until it starts again (binfmt_misc)
 #   COEUS_SKIP=1        ends with 77 (ctest's skipped) if it lacks root or debootstrap
 set -eu
 release=${1:?usage: debian.sh RELEASE [COMMAND...]}
@@ -64,6 +65,8 @@ mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 
 mkdir -p "$root/coeus"
+# what the tree no longer has does not stay in a root that is kept; builds and runs do
+find "$root/coeus" -mindepth 1 -maxdepth 1 ! -name 'build*' ! -name run ! -name outputs -exec rm -rf {} +
 (cd "$tree" && git ls-files -z --cached --others --exclude-standard | tar -c --null --files-from=- --ignore-failed-read) |
     tar -x -C "$root/coeus"
 reference=${COEUS_SHARED:-$tree/../shared} # files that the golden tests read

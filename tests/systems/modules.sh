@@ -59,7 +59,8 @@ by_make libzstd/lib install PREFIX="$libraries"
 by_make utf8proc install prefix="$libraries"
 
 cd /coeus
-export CMAKE_PREFIX_PATH="$libraries" COEUS_ARCH=x86-64-v3
+export CMAKE_PREFIX_PATH="$libraries"
+[ "$(uname -m)" != x86_64 ] || export COEUS_ARCH=x86-64-v3
 make
 build/coeus info --build
 rm -rf /tmp/resume_elsewhere

@@ -12,11 +12,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tests/systems"))
 
 import check_files  # noqa: E402
 import check_headers  # noqa: E402
 import check_includes  # noqa: E402
 import check_uses  # noqa: E402
+import exchange  # noqa: E402
 import sources  # noqa: E402
 import tidy  # noqa: E402
 
@@ -236,18 +238,25 @@ class Packages(unittest.TestCase):
     def test_the_first_package_that_the_release_has(self):
         done = self.deps("lint", apt_cache='[ "$2" != clang-format-14 ] && [ "$2" != clang-tidy-14 ]')
         self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
+        # what belongs together is chosen together
+        done = self.deps("fuzz", apt_cache='[ "$3" != libclang-rt-14-dev ]')
+        self.assertIn("--no-install-recommends clang-19 libclang-rt-19-dev\n", done.stderr)
+        done = self.deps("fuzz", apt_cache="exit 0", dpkg_query='[ "$4" = clang-19 ] && echo "install ok installed"')
+        self.assertIn("--no-install-recommends clang-14 libclang-rt-14-dev\n", done.stderr)
 
     def test_a_package_that_the_release_does_not_have(self):
         done = self.deps("run", id="echo 0", apt_get="exit 0")
         self.assertEqual(done.returncode, 3)
-        self.assertIn("has no package dict-gcide: Debian 12 and 13 have it. Install what cmake/dependencies.cmake names",
-                      done.stderr)
+        self.assertIn("has no package dict-gcide: Debian 12 and 13 have it. packaging/README.md says", done.stderr)
+        done = self.deps("build", apt_cache='[ "$2" != libdnnl-dev ]')
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has no package libdnnl-dev: ", done.stderr)
+        self.assertNotIn("libdnnl-dev", done.stderr[done.stderr.index("apt-get install"):])
 
     def test_the_mpi_that_is_installed_or_named(self):
         self.assertIn(" libopenmpi-dev openmpi-bin libhdf5-openmpi-dev", self.deps("build").stderr)
         self.assertIn(" libmpich-dev mpich libhdf5-mpich-dev", self.deps("build", COEUS_MPI="mpich").stderr)
-        asked = 'case "$3" in *Package*) echo "libmpich-dev install ok installed" ;; *) [ "$4" = libmpich-dev ] && echo "install ok installed" ;; esac'
-        done = self.deps("build", dpkg_query=asked)
+        done = self.deps("build", dpkg_query='[ "$4" = libmpich-dev ] && echo "install ok installed"')
         self.assertIn(" mpich libhdf5-mpich-dev", done.stderr)
         self.assertNotIn("openmpi", done.stderr)
         done = self.deps("build", COEUS_MPI="lam")
@@ -255,57 +264,171 @@ class Packages(unittest.TestCase):
                          (2, "deps: COEUS_MPI = lam: no such MPI; known are openmpi (the default) and mpich\n"))
 
 
-class Configure(unittest.TestCase):
-    """What cmake/dependencies.cmake says of systems that are too old or do not fit together."""
+class Systems(unittest.TestCase):
+    """What cmake/dependencies.cmake and the scripts of tools say of systems that are too old or do not fit together."""
 
+    # up to what comes after HDF5
     STANDS_FOR = """
 macro(find_package name)
     set(${name}_FOUND ON)
     set(MPI_CXX_FOUND ON)
     set(OpenMP_CXX_FOUND ON)
 endmacro()
+function(add_library name)
+    message(FATAL_ERROR "all is well up to ${name}")
+endfunction()
 """
 
-    def configure(self, folder, **values):
-        script = Path(folder) / "script.cmake"
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.mpi("OMPI_MAJOR_VERSION 4", "OMPI_MINOR_VERSION 1", "OMPI_RELEASE_VERSION 4")
+        self.script("mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+
+    def mpi(self, *macros):
+        (self.folder / "mpi.h").write_text("".join(f"#define {macro}\n" for macro in macros))
+
+    def script(self, name, body):
+        (self.folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.folder / name).chmod(0o755)
+
+    def configure(self, **values):
+        script = self.folder / "script.cmake"
         script.write_text(self.STANDS_FOR + f"include({ROOT}/cmake/dependencies.cmake)\n")
-        values = {"CMAKE_CXX_COMPILER_ID": "GNU", "CMAKE_CXX_COMPILER_VERSION": "12.2", "MPI_CXX_VERSION": "3.1",
-                  "MPI_CXX_COMPILER": "/usr/bin/mpicxx", "HDF5_IS_PARALLEL": "ON", "HDF5_VERSION": "1.10.8",
-                  "HDF5_LIBRARIES": "/nowhere/libhdf5.so", "PROJECT_SOURCE_DIR": str(ROOT)} | values
+        values = {"CMAKE_CXX_COMPILER_ID": "GNU", "CMAKE_CXX_COMPILER_VERSION": "12.2", "CMAKE_CXX_COMPILER": "g++",
+                  "MPI_CXX_VERSION": "3.1", "MPI_CXX_COMPILER": "/usr/bin/mpicxx", "MPI_CXX_INCLUDE_DIRS": self.folder,
+                  "COEUS_MPIRUN": self.folder / "mpirun", "HDF5_IS_PARALLEL": "ON", "HDF5_VERSION": "1.10.8",
+                  "HDF5_LIBRARIES": "/nowhere/libhdf5.so", "PROJECT_SOURCE_DIR": ROOT} | values
         done = subprocess.run(["cmake", *(f"-D{name}={value}" for name, value in values.items()), "-P", script],
                               capture_output=True, text=True)
-        return " ".join(done.stderr.split())
+        return " ".join((done.stdout + done.stderr).split())
+
+    def test_what_fits(self):
+        said = self.configure()
+        self.assertIn("all is well up to coeus_hdf5", said)
+        for wrong in ("too old", "MPICH", "would start ranks", "was tried with"):
+            self.assertNotIn(wrong, said)
 
     def test_what_is_too_old(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for expected, values in {
-                    "GCC 10.2 is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
-                    "Clang 13.0 is too old: Coeus needs 14 or newer.": {"CMAKE_CXX_COMPILER_ID": "Clang",
-                                                                        "CMAKE_CXX_COMPILER_VERSION": "13.0"},
-                    "The MPI standard of /usr/bin/mpicxx, 3.0 is too old: Coeus needs 3.1 or newer.": {"MPI_CXX_VERSION": "3.0"},
-                    "HDF5 1.8.20 is too old: Coeus needs 1.10 or newer.": {"HDF5_VERSION": "1.8.20"}}.items():
-                said = self.configure(folder, **values)
-                self.assertIn(expected, said)
-                self.assertIn("packaging/README.md says how", said)
-            self.assertNotIn("too old", self.configure(folder))
+        for expected, values in {
+                "GCC 10.2 is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
+                "Clang 13.0 is too old: Coeus needs 14 or newer.": {"CMAKE_CXX_COMPILER_ID": "Clang",
+                                                                    "CMAKE_CXX_COMPILER_VERSION": "13.0"},
+                "The standard that /usr/bin/mpicxx speaks, MPI 3.0 is too old: Coeus needs 3.1 or newer.":
+                    {"MPI_CXX_VERSION": "3.0"},
+                "HDF5 1.8.20 is too old: Coeus needs 1.10 or newer.": {"HDF5_VERSION": "1.8.20"}}.items():
+            said = self.configure(**values)
+            self.assertIn(expected, said)
+            self.assertIn("packaging/README.md says how", said)
+
+    def test_a_compiler_that_nobody_tried(self):
+        said = self.configure(CMAKE_CXX_COMPILER_ID="NVHPC", CMAKE_CXX_COMPILER_VERSION="24.1")
+        self.assertIn("NVHPC 24.1: Coeus was tried with GCC 11 to 14 and Clang 14 to 19 only", said)
+
+    def test_cmake(self):
+        for version, code in (("3.22.1", 2), ("3.25.1", 0), ("3.31.6", 0), ("4.0.2", 0)):
+            self.script("cmake", f"echo cmake version {version}")
+            done = subprocess.run([ROOT / "tools/check_cmake.sh"], capture_output=True, text=True,
+                                  env={"PATH": f"{self.folder}:/usr/bin:/bin"})
+            self.assertEqual(done.returncode, code, version)
+            self.assertEqual("CMake 3.22.1 is too old: Coeus needs 3.25 or newer." in done.stderr, code == 2)
+
+    def test_mpich(self):
+        self.mpi('MPICH_VERSION "4.0.2"')
+        said = self.configure(COEUS_MPI="mpich")
+        self.assertIn("-- MPICH 4.0.2: what is Open MPI's own", said)
+        self.assertIn(f"{self.folder}/mpirun is not that of MPICH 4.0.2", said)
+        self.script("mpirun", "echo HYDRA build details:")
+        self.assertNotIn("is not that of", self.configure())
+        self.assertIn("COEUS_MPI = openmpi, but /usr/bin/mpicxx is of MPICH 4.0.2.", self.configure(COEUS_MPI="openmpi"))
+
+    def test_a_choice_of_mpi(self):
+        self.assertIn("COEUS_MPI = mpich, but /usr/bin/mpicxx is of Open MPI 4.1.4. Install that MPI",
+                      self.configure(COEUS_MPI="mpich"))
+        self.assertIn("COEUS_MPI = lam: no such MPI; known are openmpi and mpich", self.configure(COEUS_MPI="lam"))
+        self.assertIn('COEUS_MPI = mpich: this build folder was made with "openmpi". Remove it (make clean)',
+                      self.configure(COEUS_MPI="mpich", COEUS_MPI_BEFORE="openmpi"))
+
+    def test_launchers(self):
+        def flags(mpirun):
+            done = subprocess.run([ROOT / "tools/mpirun_flags.sh", mpirun], capture_output=True, text=True)
+            return done.returncode, done.stdout + done.stderr
+        self.assertEqual(flags(self.folder / "mpirun"), (0, "--oversubscribe --bind-to none\n"))
+        self.script("mpirun", "echo HYDRA build details:")
+        self.assertEqual(flags(self.folder / "mpirun"), (0, "-bind-to none\n"))
+        self.assertEqual(flags("/nowhere/mpirun"),
+                         (1, "/nowhere/mpirun cannot be started: ranks need an MPI's mpirun\n"))
 
     def test_hdf5_of_another_mpi(self):
-        with tempfile.TemporaryDirectory() as folder:
-            def library(name, soname, *needed):
-                subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", f"-Wl,-soname,{soname}", "-Wl,--no-as-needed",
-                                *(f"{folder}/{other}" for other in needed), "-o", f"{folder}/{name}"], check=True)
+        def library(name, *more):
+            subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,--no-as-needed", "-x", "none", *more, "-o",
+                            self.folder / name], check=True)
 
-            library("libmpi.so.40.30.4", "libmpi.so.40")
-            library("libmpich.so.12.2.1", "libmpich.so.12")
-            (Path(folder) / "libmpi.so").symlink_to("libmpi.so.40.30.4")
-            (Path(folder) / "libmpich.so").symlink_to("libmpich.so.12.2.1")
-            subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,--no-as-needed", "-x", "none",
-                            f"{folder}/libmpich.so", "-o", f"{folder}/libhdf5.so"], check=True)
-            values = {"CMAKE_READELF": "readelf", "HDF5_LIBRARIES": f"{folder}/libhdf5.so"}
-            said = self.configure(folder, MPI_CXX_LIBRARIES=f"{folder}/libmpi.so", **values)
-            self.assertIn("was built with another MPI: it needs libmpich.so.12, but /usr/bin/mpicxx is of MPI 3.1 "
-                          "(libmpi.so.40.30.4). Name the MPI of HDF5", said)
-            self.assertNotIn("another MPI", self.configure(folder, MPI_CXX_LIBRARIES=f"{folder}/libmpich.so", **values))
+        for name, version in (("libmpi.so", "40.30.4"), ("libmpich.so", "12.2.1")):
+            library(f"{name}.{version}", f"-Wl,-soname,{name}.{version[:2]}")
+            (self.folder / name).symlink_to(f"{name}.{version}")
+        library("libhdf5.so", self.folder / "libmpich.so")
+        values = {"CMAKE_READELF": "readelf", "HDF5_LIBRARIES": self.folder / "libhdf5.so"}
+        said = self.configure(MPI_CXX_LIBRARIES=self.folder / "libmpi.so", **values)
+        self.assertIn("was built with another MPI: it needs libmpich.so.12, but /usr/bin/mpicxx is of Open MPI 4.1.4 "
+                      "(libmpi.so.40.30.4). Install HDF5 for Open MPI 4.1.4", said)
+        for good in (self.configure(MPI_CXX_LIBRARIES=self.folder / "libmpich.so", **values), self.configure(**values)):
+            self.assertIn("all is well", good)
+
+    def test_bundles_of_open_mpi_4(self):
+        def check(**programs):
+            bodies = {"mpirun": "echo 'mpirun (Open MPI) 5.0.7'", "uname": "echo x86_64"} | programs
+            with tempfile.TemporaryDirectory() as folder:
+                for name, body in bodies.items():
+                    (Path(folder) / name).write_text(f"#!/bin/sh\n{body}\n")
+                    (Path(folder) / name).chmod(0o755)
+                for name in ("dirname", "head"):
+                    (Path(folder) / name).symlink_to(shutil.which(name))
+                done = subprocess.run(["/bin/sh", ROOT / "tools/bundle.sh", "--check"], capture_output=True, text=True,
+                                      env={"PATH": folder})
+                return done.returncode, done.stderr
+        code, said = check()
+        self.assertEqual(code, 2)
+        self.assertIn("but this machine's mpirun is mpirun (Open MPI) 5.0.7. Make the bundle on Debian 12", said)
+        open_mpi = {"orterun": "exit 0", "orted": "exit 0"}
+        self.assertEqual(check(**open_mpi), (0, ""))
+        code, said = check(uname="echo aarch64", **open_mpi)
+        self.assertEqual(code, 2)
+        self.assertIn("a bundle is for x86-64, and this machine is aarch64: build Coeus here by make cuda", said)
+
+
+class Exchange(unittest.TestCase):
+    """tests/systems/exchange.py: what it compares"""
+
+    def test_losses(self):
+        steps = {step: 2.0 for step in range(1, exchange.STEPS + 1)}
+        self.assertEqual(exchange.furthest(steps, steps), 0)
+        self.assertEqual(exchange.furthest(steps, steps | {5: 2.5}), 0.25)
+        self.assertEqual(exchange.furthest(steps, steps | {5: 2.5}, 6), 0)
+        for wrong in (float("nan"), float("inf")):
+            self.assertEqual(exchange.furthest(steps, steps | {5: wrong}), float("inf"))
+            self.assertEqual(exchange.furthest(steps | {5: wrong}, steps | {5: wrong}), float("inf"))
+        self.assertEqual(exchange.furthest(steps, {1: 2.0}), float("inf"))
+
+    def test_arrays(self):
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("there is no h5py")
+        with tempfile.TemporaryDirectory() as folder:
+            def write(name, **arrays):
+                with h5py.File(f"{folder}/{name}", "w") as file:
+                    for key, values in arrays.items():
+                        file[f"model/{key}"] = values
+                return f"{folder}/{name}"
+            a = write("a.h5", w=[1.0, 2.0], v=[3.0])
+            self.assertEqual(exchange.differing_arrays(a, write("b.h5", w=[1.0, 2.0], v=[3.0])), (2, []))
+            self.assertEqual(exchange.differing_arrays(a, write("c.h5", w=[1.0, 2.0000000000000004], v=[3.0])),
+                             (2, ["model/w"]))
+            self.assertEqual(exchange.differing_arrays(a, write("d.h5", w=[1.0, 2.0])), (2, ["model/v"]))
+            nan = write("n.h5", w=[float("nan"), 2.0], v=[3.0])
+            self.assertEqual(exchange.differing_arrays(nan, nan), (2, []))
 
 
 if __name__ == "__main__":

@@ -58,16 +58,6 @@ template <class V>
     vst1q_u32(to, vorrq_u32(vmovl_u16(low), vshll_n_u16(high, 16)));
 }
 
-#else
-
-// for processors without them: never called, since workspace::attention_depth() is 1
-template <class V, class R>
-V add_pair_products(V sum, uint32_t left, R right);
-template <class V>
-void store_pairs(uint32_t* to, V values);
-template <class V>
-void store_pairs(uint32_t* to, V first, V second);
-
 #endif
 
 }  // namespace coeus::cpu
