@@ -8,8 +8,8 @@ set -eu
 list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench fuzz bundle venv}
 
-has() { # NAME+NAME...
-    for name in $(echo "$1" | tr '+' ' '); do
+has() { # NAME,NAME...
+    for name in $(echo "$1" | tr ',' ' '); do
         dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' || return 1
     done
 }
@@ -57,7 +57,7 @@ for package in $packages; do
 done
 [ -n "$missing" ] || exit 0
 
-# chosen: from A|B the first that this release has; from A+B both. What the release does not have is named: its lists may
+# chosen: from A|B the first that this release has; from A,B both. What the release does not have is named: its lists may
 # be old, so that without root that is a guess.
 choose() {
     chosen=
@@ -65,10 +65,10 @@ choose() {
     for package in $missing; do
         choice=
         for candidate in $(echo "$package" | tr '|' ' '); do
-            [ -n "$choice" ] || ! apt-cache show $(echo "$candidate" | tr '+' ' ') >/dev/null 2>&1 || choice=$candidate
+            [ -n "$choice" ] || ! apt-cache show $(echo "$candidate" | tr ',' ' ') >/dev/null 2>&1 || choice=$candidate
         done
         if [ -n "$choice" ]; then
-            chosen="$chosen $(echo "$choice" | tr '+' ' ')"
+            chosen="$chosen $(echo "$choice" | tr ',' ' ')"
         else
             lacking="$lacking $package"
         fi
@@ -77,7 +77,7 @@ choose() {
 say_lacking() {
     release=$(sed -n 's/^PRETTY_NAME="\(.*\)"$/\1/p' /etc/os-release)
     for package in $lacking; do
-        echo "deps: $release has no package $(echo "$package" | sed 's/|/, and no /g; s/+/ with /g'): Debian 12 and 13 have it." \
+        echo "deps: $release has no package $(echo "$package" | sed 's/|/, and no /g; s/,/ with /g'): Debian 12 and 13 have it." \
             "packaging/README.md says how to build without it what \`make\` needs; then call cmake --preset release and" \
             "cmake --build --preset release instead of make" >&2
     done
@@ -91,7 +91,7 @@ else
     choose
     # without lists nothing is known, and all is printed
     if [ -z "$chosen" ]; then
-        for package in $missing; do chosen="$chosen $(echo "${package%%|*}" | tr '+' ' ')"; done
+        for package in $missing; do chosen="$chosen $(echo "${package%%|*}" | tr ',' ' ')"; done
     else
         say_lacking
     fi

@@ -254,6 +254,7 @@ class Packages(unittest.TestCase):
         self.assertNotIn("libdnnl-dev", done.stderr[done.stderr.index("apt-get install"):])
 
     def test_the_mpi_that_is_installed_or_named(self):
+        self.assertIn("recommends g++ cmake ninja-build ", self.deps("build").stderr)
         self.assertIn(" libopenmpi-dev openmpi-bin libhdf5-openmpi-dev", self.deps("build").stderr)
         self.assertIn(" libmpich-dev mpich libhdf5-mpich-dev", self.deps("build", COEUS_MPI="mpich").stderr)
         done = self.deps("build", dpkg_query='[ "$4" = libmpich-dev ] && echo "install ok installed"')
