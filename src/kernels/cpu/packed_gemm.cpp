@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix product in the manner of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015): blocks of columns of b
 // are copied once into panels as wide as two vectors; jobs of up to 48 rows of a multiply with them, a panel
-// at a time, with the sums of 6 (AVX-512 and NEON: 12) rows in registers. bf16 becomes f32 in the copies, and back
-// when a job is done, so it costs hardly more than f32. On AVX2 f32 has OpenBLAS's rate
+// at a time, with the sums of 6 (AVX-512 and NEON: 12) rows in registers. bf16 becomes f32 in the copies, and
+// back when a job is done, so it costs hardly more than f32. On AVX2 f32 has OpenBLAS's rate
 // (bench/kernels.cpp compares). The depth is summed in an order that depends on the depth alone: the same
 // bits for any number of threads.
 #include "packed_gemm.hpp"
