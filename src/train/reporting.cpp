@@ -6,14 +6,18 @@
 #include "coeus/plan/machine.hpp"
 #include "coeus/train/report.hpp"
 
+#include <algorithm>
+
 namespace coeus {
 
 namespace {
 
 template <class Metrics>
-void add_memory(Metrics& m, const Device& device) {
-    m.memory_gib = double(device.peak_bytes()) / bytes_per_gib;
-    m.memory_percent = 100 * double(device.peak_bytes()) / double(device.memory_bytes());
+void add_memory(Metrics& m, const Device& device, int64_t resident) {
+    // Linux counts resident pages for each core and sums them now and then, so that the peak may lag behind
+    const int64_t peak = device.is_host() ? std::max(device.peak_bytes(), resident) : device.peak_bytes();
+    m.memory_gib = double(peak) / bytes_per_gib;
+    m.memory_percent = 100 * double(peak) / double(device.memory_bytes());
 }
 
 }  // namespace
@@ -37,8 +41,9 @@ void Reporting::go_back(const MetricsFile::Past& past) {
 }
 
 void Reporting::step(StepMetrics m, int64_t steps_left) {
-    add_memory(m, device_);
-    m.resident_gib = double(resident_bytes()) / bytes_per_gib;
+    const int64_t resident = resident_bytes();
+    add_memory(m, device_, resident);
+    m.resident_gib = double(resident) / bytes_per_gib;
     if (gpu_) add_gpu_sample(m, gpu_->sample());
     clock_.finish(m, work_.tokens_per_step, work_.flops_per_token, work_.peak_flops, steps_left);
     log::info("{}", console_line(m, log::colored()));
@@ -47,7 +52,7 @@ void Reporting::step(StepMetrics m, int64_t steps_left) {
 }
 
 void Reporting::validation(ValidationMetrics m) {
-    add_memory(m, device_);
+    add_memory(m, device_, resident_bytes());
     log::info("{}", console_line(m, log::colored()));
     write_line(json_line(m));
     if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
