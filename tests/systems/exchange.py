@@ -102,14 +102,14 @@ def main(arguments):
                 continue
             apart = furthest(a.losses, b.losses)
             check(f"{a.name} and {b.name}: {STEPS} steps", apart <= LIMIT, f", losses {apart:.1e} apart")
-            run = f"from_{a.name}"
+            run = f"from_{systems.index(a)}"
             (b.folder / run / "checkpoint").mkdir(parents=True)
             shutil.copy(a.folder / "run" / MIDDLE, b.folder / run / MIDDLE)
             apart = furthest(a.losses, b.train(run), 11)
             check(f"{b.name} resumes the run of {a.name} at step 10", apart <= LIMIT, f", losses {apart:.1e} apart")
             b.run(f"info {run}/{MIDDLE} --verify")
-            b.run(f"convert {run}/{MIDDLE} loaded_{a.name}.h5")
-            count, differing = differing_arrays(a.folder / "run" / MIDDLE, b.folder / f"loaded_{a.name}.h5")
+            b.run(f"convert {run}/{MIDDLE} loaded_{systems.index(a)}.h5")
+            count, differing = differing_arrays(a.folder / "run" / MIDDLE, b.folder / f"loaded_{systems.index(a)}.h5")
             check(f"{b.name} loads and writes the bits of {a.name}'s {count} arrays", count > 0 and not differing,
                   ": " + ", ".join(differing) if differing else "")
     sys.exit(1 if failed else 0)
