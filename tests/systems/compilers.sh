@@ -5,16 +5,21 @@
 # For a bare Debian, as debian.sh makes one: compilers are installed, and each has a folder of its own, build-COMPILER.
 set -eu
 cd "$(dirname "$0")/../.."
+for compiler in "$@"; do
+    case $compiler in
+        g++-[0-9]* | clang++-[0-9]*) ;;
+        *)
+            echo "compilers.sh: $compiler: neither g++-VERSION nor clang++-VERSION" >&2
+            exit 2
+            ;;
+    esac
+done
 tools/deps.sh build test
 for compiler in "$@"; do
     version=${compiler##*-}
     case $compiler in
         g++-*) packages=$compiler c_compiler=gcc-$version ;;
-        clang++-*) packages="clang-$version libomp-$version-dev" c_compiler=clang-$version ;;
-        *)
-            echo "compilers.sh: $compiler: neither g++-VERSION nor clang++-VERSION" >&2
-            exit 2
-            ;;
+        *) packages="clang-$version libomp-$version-dev" c_compiler=clang-$version ;;
     esac
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $packages >/dev/null
     start=$(date +%s)

@@ -26,7 +26,7 @@ INSIDE = "/exchange"
 
 class System:
     def __init__(self, argument):
-        self.name, _, root = argument.partition("=")
+        self.name, _, root = argument.rpartition("=")
         self.root = Path(root)
         if not (self.root / "coeus/build/coeus").exists():
             sys.exit(f"exchange.py: {argument}: there is no {self.root}/coeus/build/coeus; NAME=ROOT is wanted")

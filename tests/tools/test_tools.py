@@ -399,6 +399,38 @@ endfunction()
         self.assertIn("a bundle is for x86-64, and this machine is aarch64: build Coeus here by make cuda", said)
 
 
+class Roots(unittest.TestCase):
+    """What the scripts of tests/systems refuse."""
+
+    def run_script(self, name, *arguments, programs=None, **environment):
+        with tempfile.TemporaryDirectory() as folder:
+            for program, body in ({"id": "echo 0"} | (programs or {})).items():
+                (Path(folder) / program).write_text(f"#!/bin/sh\n{body}\n")
+                (Path(folder) / program).chmod(0o755)
+            done = subprocess.run(["/bin/sh", ROOT / "tests/systems" / name, *arguments], capture_output=True, text=True,
+                                  env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
+            return done.returncode, done.stdout + done.stderr
+
+    def test_what_a_root_needs(self):
+        user = {"id": "echo 1000"}
+        self.assertEqual(self.run_script("debian.sh", "trixie", programs=user),
+                         (2, "skipped: a bare Debian is made by root alone\n"))
+        self.assertEqual(self.run_script("debian.sh", "trixie", programs=user, COEUS_SKIP="1")[0], 77)
+        self.assertEqual(self.run_script("debian.sh", "trixie", programs={"debootstrap": "exit 0"}, COEUS_DEBIAN_ARCH="mips"),
+                         (2, "debian.sh: COEUS_DEBIAN_ARCH = mips is not known; known are amd64 and arm64\n"))
+
+    def test_compilers(self):
+        for name in ("clang-14", "g++", "icpx-2024"):
+            self.assertEqual(self.run_script("compilers.sh", "g++-11", name),
+                             (2, f"compilers.sh: {name}: neither g++-VERSION nor clang++-VERSION\n"))
+
+    def test_exchange(self):
+        done = subprocess.run([sys.executable, "-B", ROOT / "tests/systems/exchange.py", "a=/nowhere", "b=/nowhere"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (1, "exchange.py: a=/nowhere: there is no "
+                                                          "/nowhere/coeus/build/coeus; NAME=ROOT is wanted\n"))
+
+
 class Exchange(unittest.TestCase):
     """tests/systems/exchange.py: what it compares"""
 
