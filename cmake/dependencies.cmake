@@ -23,8 +23,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
     coeus_require_version(Clang ${CMAKE_CXX_COMPILER_VERSION} 14)
 else()
-    message(WARNING "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: Coeus was tried with GCC 11 to 14 and Clang 14 "
-        "to 19 only")
+    message(WARNING "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: Coeus was tried with GCC and Clang only")
 endif()
 
 find_package(Threads REQUIRED)

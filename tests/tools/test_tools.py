@@ -325,7 +325,7 @@ endfunction()
 
     def test_a_compiler_that_nobody_tried(self):
         said = self.configure(CMAKE_CXX_COMPILER_ID="NVHPC", CMAKE_CXX_COMPILER_VERSION="24.1")
-        self.assertIn("NVHPC 24.1: Coeus was tried with GCC 11 to 14 and Clang 14 to 19 only", said)
+        self.assertIn("NVHPC 24.1: Coeus was tried with GCC and Clang only", said)
 
     def test_cmake(self):
         for version, code in (("3.22.1", 2), ("3.25.1", 0), ("3.31.6", 0), ("4.0.2", 0)):
