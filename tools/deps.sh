@@ -8,10 +8,18 @@ set -eu
 list=$(dirname "$0")/packages.txt
 parts=${*:-build run test lint bench fuzz bundle venv}
 
+# of all in the list, those that are there; dpkg-query complains about names that it has never seen
+installed=" $(dpkg-query -W -f '${Package} ${Status}\n' $(sed '/^[#[]/d' "$list" | tr '|,' '  ') 2>/dev/null |
+    sed -n 's/ install ok installed$//p' | tr '\n' ' ')"
 has() { # NAME,NAME...
-    for name in $(echo "$1" | tr ',' ' '); do
-        dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' || return 1
+    IFS=,
+    for name in $1; do
+        case $installed in
+            *" $name "*) ;;
+            *) unset IFS && return 1 ;;
+        esac
     done
+    unset IFS
 }
 mpi=${COEUS_MPI:-openmpi}
 [ -n "${COEUS_MPI:-}" ] || has libopenmpi-dev || ! has libmpich-dev || mpi=mpich
@@ -50,9 +58,11 @@ fi
 missing=
 for package in $packages; do
     found=no
-    for choice in $(echo "$package" | tr '|' ' '); do
+    IFS='|'
+    for choice in $package; do
         ! has "$choice" || found=yes
     done
+    unset IFS
     [ $found = yes ] || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0

@@ -2,6 +2,7 @@
 #include "coeus/plan/memory.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/kernels/workspace.hpp"
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/pipeline/stage.hpp"
 
@@ -221,12 +222,10 @@ TokenIdBytes token_id_bytes(const BatchShape& training, int64_t local_batches, c
 }
 
 int64_t library_bytes(Dtype compute, int ranks) {
-    // measured with oneDNN 2.6 and OpenBLAS 0.3.21; of MPI with Open MPI 4.1 (0.75 MiB for each peer) and
-    // MPICH 4.0 over UCX, which takes more; a rank exchanges data with few of many others (float32: 5 MiB of
-    // it for products that go by slabs, see gemm.cpp)
-    const int64_t products = int64_t(compute == Dtype::f64 ? 2 : compute == Dtype::f32 ? 12 : 7) << 20;
+    // measured with Open MPI 4.1 and 5.0 (0.75 MiB for each peer) and MPICH 4.0 over UCX, which takes more; a
+    // rank exchanges data with few of many others
     const int64_t peers = std::min(ranks - 1, 16);
-    return products + peers * (1 << 20);
+    return workspace::gemm_libraries(compute) + peers * (1 << 20);
 }
 
 int64_t nccl_bytes(int communicators) {

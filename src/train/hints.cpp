@@ -81,8 +81,7 @@ std::vector<std::string> start_hints(const StartFacts& facts) {
     else if (facts.computes_in_bf16 && facts.vector_level.ends_with(" bf16") && !facts.built_for_bf16_pairs)
         hints.push_back(
             fmt::format("this program is built for processors without {}, which this one has: attention "
-                        "computes in float32, "
-                        "not with pairs of bfloat16; build it with COEUS_ARCH=native",
+                        "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native",
                         facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
     const int sharing = facts.cpu.sharing;
     if (facts.cpu.threads * sharing > facts.cpu.cores)

@@ -241,7 +241,7 @@ class Packages(unittest.TestCase):
         # what belongs together is chosen together
         done = self.deps("fuzz", apt_cache='[ "$3" != libclang-rt-14-dev ]')
         self.assertIn("--no-install-recommends clang-19 libclang-rt-19-dev\n", done.stderr)
-        done = self.deps("fuzz", apt_cache="exit 0", dpkg_query='[ "$4" = clang-19 ] && echo "install ok installed"')
+        done = self.deps("fuzz", apt_cache="exit 0", dpkg_query='echo "clang-19 install ok installed"')
         self.assertIn("--no-install-recommends clang-14 libclang-rt-14-dev\n", done.stderr)
 
     def test_a_package_that_the_release_does_not_have(self):
@@ -257,7 +257,7 @@ class Packages(unittest.TestCase):
         self.assertIn("recommends g++ cmake ninja-build ", self.deps("build").stderr)
         self.assertIn(" libopenmpi-dev openmpi-bin libhdf5-openmpi-dev", self.deps("build").stderr)
         self.assertIn(" libmpich-dev mpich libhdf5-mpich-dev", self.deps("build", COEUS_MPI="mpich").stderr)
-        done = self.deps("build", dpkg_query='[ "$4" = libmpich-dev ] && echo "install ok installed"')
+        done = self.deps("build", dpkg_query='echo "libmpich-dev install ok installed"')
         self.assertIn(" mpich libhdf5-mpich-dev", done.stderr)
         self.assertNotIn("openmpi", done.stderr)
         done = self.deps("build", COEUS_MPI="lam")

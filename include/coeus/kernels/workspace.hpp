@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scratch memory of the CPU's kernels in bytes, as pure functions of the shapes: the kernels take just this
-// much from Exec's workspace, and the dry table notes it.
+// much from Exec's workspace, and the dry table notes it. Beside it, what the libraries under them take.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -117,5 +117,9 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
     return bytes(Dtype::f32, blocks.columns * blocks.depth) + bytes(Dtype::f32, threads * blocks.rows_copy) +
            bytes(Dtype::f32, threads * blocks.sums);
 }
+
+/// What the libraries of matrix products take for themselves while a model trains in this type, measured: kernels that
+/// oneDNN compiles and pages of its code, or buffers of OpenBLAS.
+int64_t gemm_libraries(Dtype compute);
 
 }  // namespace coeus::workspace

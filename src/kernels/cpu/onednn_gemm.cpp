@@ -114,3 +114,16 @@ bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tenso
 }
 
 }  // namespace coeus::cpu
+
+namespace coeus::workspace {
+
+int64_t gemm_libraries(Dtype compute) {
+    constexpr int64_t mib = 1 << 20;
+    if (compute == Dtype::f64) return 2 * mib;  // OpenBLAS 0.3.21
+    // 5 MiB of it for products that go by slabs, see gemm.cpp
+    if (compute == Dtype::f32) return 12 * mib;
+    // oneDNN 2.6, oneDNN 3.7
+    return (DNNL_VERSION_MAJOR >= 3 ? 12 : 7) * mib;
+}
+
+}  // namespace coeus::workspace
