@@ -39,8 +39,8 @@ fi
 
 # root may run Open MPI; two ranks may share one core, and then wait without spinning
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# both on this machine: Open MPI 5 writes a line for each network by which it cannot reach the other
-[ -n "${SLURM_JOB_ID:-}" ] || export OMPI_MCA_btl="${OMPI_MCA_btl:-^tcp}"
+# else Open MPI 5 asks the system for a route to its own address and writes "Unable to find reachable pairing"
+export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
 mpirun=mpirun${COEUS_MPI:+.$COEUS_MPI} # of a Debian that has both
 start="$mpirun -n 2 $(tools/mpirun_flags.sh "$mpirun") $program train $deck"
 say "training: $start"

@@ -10,7 +10,7 @@ shift
 # Open MPI: as root, more ranks than cores, and ranks that wait without spinning
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_pml=ob1        # what is chosen without a fast network; to look for one takes half of a start
-export OMPI_MCA_btl=^tcp       # ranks of one machine; version 5 writes lines about networks that it cannot use
+export OMPI_MCA_reachable=weighted # else version 5 asks routes, of which this machine's own address may have none
 export OMP_WAIT_POLICY=passive # idle threads sleep, since tests run side by side
 export LSAN_OPTIONS="suppressions=$PWD/tools/leaks.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"

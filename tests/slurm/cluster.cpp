@@ -85,7 +85,7 @@ Cluster::~Cluster() {
 
 Outcome Cluster::run(const std::string& command) const {
     return run_shell(
-        fmt::format("cd {0} && unset OMPI_MCA_btl && export SLURM_CONF={0}/slurm.conf COEUS={1} "
+        fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
                     "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} && {4}",
                     folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE, command));
 }
