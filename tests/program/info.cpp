@@ -314,6 +314,7 @@ TEST_CASE("the program says what it was built with") {
     for (const char* name :
          {"compiler", "architecture", "flags", "MPI", "HDF5", "oneDNN", "OpenBLAS", "CUDA"})
         CHECK_THAT(build, Catch::Matches("(.|\n)*\n  " + std::string(name) + " +[^ ](.|\n)*"));
-    CHECK_THAT(build, Contains("-march=") && Contains("Open MPI 4") && Contains("libhdf5"));
+    CHECK_THAT(build, Catch::Matches("(.|\n)*\n  MPI +(Open MPI|MPICH) [0-9](.|\n)*"));
+    CHECK_THAT(build, Contains("-march=") && Contains("libhdf5"));
     CHECK_THAT(refused_info({"--build", "here"}), Contains("here"));
 }
