@@ -13,6 +13,8 @@ crashes=coeus-$job.crashes # "STEP COUNT": how often training crashed after this
 stops=coeus-$job.stops     # the same of ends in order
 # there when this start was told to end; ranks that had not begun by then look for it
 export COEUS_STOP_FILE=$PWD/coeus-$job.told
+# made by rank 0 when training has reached its last step
+export COEUS_DONE_FILE=$PWD/coeus-$job.done
 
 say() {
     echo "$(date '+%F %T') job $job: $*"
@@ -31,12 +33,21 @@ run_ranks() {
     "${launch[@]}" "${coeus[@]}" train "$@" &
     ranks=$!
     while wait $ranks; kill -0 $ranks 2>/dev/null; do :; done
-    wait $ranks
+    wait $ranks || return
+    # mpirun of Open MPI 5 ends with 0 also if a signal to all of the job ended its daemons
+    if [[ ${launch[0]##*/} = mpi* && ! -e $COEUS_DONE_FILE ]]; then
+        say "mpirun ended before training did"
+        return 1
+    fi
+}
+
+forget_this_start() {
+    rm -f "$COEUS_STOP_FILE" "$COEUS_DONE_FILE"
 }
 
 stop() {
     say "stopped: $*"
-    rm -f "$COEUS_STOP_FILE"
+    forget_this_start
     exit "$code"
 }
 
@@ -44,7 +55,7 @@ queue_again() {
     scontrol requeue "$job" ||
         stop "$*, and Slurm does not queue this job again; the same sbatch line goes on from the newest checkpoint"
     say "$*; queued again"
-    rm -f "$COEUS_STOP_FILE"
+    forget_this_start
     exit "$code"
 }
 
@@ -92,7 +103,7 @@ queue_again_after_crash() {
 
 train_and_requeue() {
     local ranks= state
-    rm -f "$COEUS_STOP_FILE"
+    forget_this_start
     trap 'tell_to_end USR1' USR1 USR2
     trap 'tell_to_end TERM' TERM
     # each job of an array is a run of its own: --job.dump_folder=outputs/run_%a
@@ -106,7 +117,8 @@ train_and_requeue() {
     run_ranks "$@"
     code=$?
     if [ $code = 0 ]; then
-        rm -f "$crashes" "$stops" "$COEUS_STOP_FILE"
+        rm -f "$crashes" "$stops"
+        forget_this_start
         say "training is complete"
         return
     fi

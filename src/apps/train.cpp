@@ -5,6 +5,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/stop_request.hpp"
 #include "coeus/comm/mpi.hpp"
+#include "coeus/job/job_end.hpp"
 #include "coeus/train/config.hpp"
 #include "coeus/train/setup.hpp"
 #include "coeus/train/start_up.hpp"
@@ -38,6 +39,7 @@ int train(const Arguments& arguments) {
         Trainer trainer(command_line, mpi, watchdog, start_up);
         trainer.run();
     });
+    if (mpi.world_rank() == 0) tell_job_script_of_end();
     return 0;
 }
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/job/job_end.hpp"
 
+#include "coeus/base/error.hpp"
 #include "coeus/base/stop_request.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 namespace coeus {
@@ -53,6 +57,13 @@ std::optional<double> slurm_job_end() {
     // in a container there may be no squeue: what the job script was told when it began
     const char* told = std::getenv("COEUS_JOB_END");
     return told && is_number(told) ? std::optional(std::stod(told)) : std::nullopt;
+}
+
+void tell_job_script_of_end() {
+    const char* file = std::getenv("COEUS_DONE_FILE");
+    if (file && !std::ofstream(file))
+        throw SystemError(
+            fmt::format("COEUS_DONE_FILE = {}: {}", file, std::generic_category().message(errno)));
 }
 
 double JobEnd::epoch_seconds() {

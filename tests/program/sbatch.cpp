@@ -133,6 +133,27 @@ TEST_CASE("job script: ranks that end in any way once they were told to are no c
     CHECK_THAT(script.run().output, Contains("training crashed (exit code 139, SIGSEGV), 1 of 3 times"));
 }
 
+TEST_CASE("job script: an mpirun that ends before training did is no end of training") {
+    ScriptAlone script;
+    script.program("mpirun", "exec \"$@\"");
+    script.training("true");
+    const char* launch = "launch=mpirun";
+    const Outcome lost = script.run(launch);
+    INFO(lost.output);
+    CHECK(lost.exit_code == 1);
+    CHECK_THAT(lost.output, Contains("mpirun ended before training did") &&
+                                Contains("training crashed (exit code 1), 1 of 3 times") &&
+                                !Contains("complete"));
+    script.training("> $COEUS_DONE_FILE");
+    CHECK_THAT(script.run(launch).output, Contains("training is complete"));
+    CHECK_FALSE(fs::exists(script.folder / "coeus-7.done"));
+    // what an earlier start left says nothing
+    write_file(script.folder / "coeus-7.done", "");
+    script.training("true");
+    CHECK_THAT(script.run(launch).output, !Contains("complete"));
+    CHECK_THAT(script.run().output, Contains("training is complete"));
+}
+
 TEST_CASE("job script: ends in order that bring no checkpoint stop the job at last") {
     ScriptAlone script;
     script.training("exit 75");

@@ -101,6 +101,10 @@ void tell_to_stop(const Cluster& cluster, const TrainingJob& job) {
     cluster.ask("scancel --signal=USR1 " + job.id());
 }
 
+void tell_the_script_to_stop(const Cluster& cluster, const TrainingJob& job) {
+    cluster.ask("scancel --batch --signal=USR1 " + job.id());
+}
+
 // Slurm signals up to half a minute earlier, and looks each half minute: 20 to 50 seconds after the start.
 const TrainingJob::How time_nearly_over = {.sbatch = "--time=1 --signal=B:USR1@10",
                                            .arguments = "--checkpoint.walltime_margin=0"};
@@ -146,7 +150,9 @@ TEST_CASE("a job that is told to stop by scancel goes on to the same bits") {
 }
 
 TEST_CASE("a job of mpirun that is told to stop, loses a rank or is preempted goes on to the same bits") {
-    check_goes_on(tell_to_stop, in_order, by_mpirun);
+    check_goes_on(tell_the_script_to_stop, in_order, by_mpirun);
+    // this ends the daemons of Open MPI 5, and with them the ranks
+    check_goes_on(tell_to_stop, told_to_end, by_mpirun);
     check_goes_on(kill_one_rank, crashed, by_mpirun);
     // its daemons end with the nodes, so that there may be no time to save; that is no crash
     check_goes_on(preempt, told_to_end, by_mpirun);

@@ -17,6 +17,10 @@ namespace coeus {
 /// no answer. After a signal of a preemption that is the end of its grace time. It may take seconds.
 std::optional<double> slurm_job_end();
 
+/// Makes the file that COEUS_DONE_FILE names, for a job script that does not trust its launcher's exit code
+/// alone; called by rank 0 when training has reached its last step. SystemError if that cannot be.
+void tell_job_script_of_end();
+
 /// Of one rank, which tells the others.
 class JobEnd {
 public:

@@ -118,8 +118,8 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
            bytes(Dtype::f32, threads * blocks.sums);
 }
 
-/// What the libraries of matrix products take for themselves while a model trains in this type, measured: kernels that
-/// oneDNN compiles and pages of its code, or buffers of OpenBLAS.
+/// What the libraries of matrix products take for themselves while a model trains in this type, measured:
+/// kernels that oneDNN compiles and pages of its code, or buffers of OpenBLAS.
 int64_t gemm_libraries(Dtype compute);
 
 }  // namespace coeus::workspace

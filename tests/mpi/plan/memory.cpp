@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a mesh against what its processes take of the machine, libraries included.
-#include "coeus/base/text.hpp"
 #include "coeus/device/memory.hpp"
+
+#include "coeus/base/text.hpp"
 #include "coeus/plan/memory.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
@@ -29,8 +30,7 @@ void check_taken(const MeshCase& c, const Communicator& world) {
         TestBatch batch = batch_of_step(c, uint64_t(step));
         CHECK(run.step(step, batch));
     }
-    const double taken = double(resident_since_start()) - left,
-                 planned = double(run.engine.plan().total());
+    const double taken = double(resident_since_start()) - left, planned = double(run.engine.plan().total());
     INFO(c.name() << ": " << bytes_text(taken) << " taken beside " << bytes_text(left)
                   << " of earlier meshes, " << bytes_text(planned) << " planned");
     CHECK(planned > 100 << 20);

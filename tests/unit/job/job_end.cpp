@@ -119,3 +119,14 @@ TEST_CASE("squeue is asked for the end of a job") {
     unsetenv("SLURM_JOB_ID");
     CHECK_FALSE(slurm_job_end());
 }
+
+TEST_CASE("job end: the job script is told of it by the file that it named") {
+    tell_job_script_of_end();
+    const TemporaryFolder folder;
+    setenv("COEUS_DONE_FILE", (folder / "done").c_str(), 1);
+    tell_job_script_of_end();
+    CHECK(std::filesystem::exists(folder / "done"));
+    setenv("COEUS_DONE_FILE", (folder / "no/done").c_str(), 1);
+    CHECK_THROWS_WITH(tell_job_script_of_end(), Catch::Contains("no/done: No such file or directory"));
+    unsetenv("COEUS_DONE_FILE");
+}
