@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -164,6 +165,11 @@ bool all_ranks_arrive(double seconds) {
 
 void end_mpi_after_error(int code, bool same_on_all_ranks) {
     if (!mpi_is_running()) return;
+    // mpirun of Open MPI 5 ends all ranks at the first code that is not 0, and may lose what it has not read
+    // of them yet
+    const char* launcher = std::getenv("PMIX_NAMESPACE");
+    if (launcher && std::string_view(launcher).starts_with("prterun"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (same_on_all_ranks)
         MPI_Finalize();
     else
