@@ -11,7 +11,7 @@ export COEUS_MPI
 # of `make cuda`: a folder with a finished build, as build, whose libraries it links instead of building them again
 COEUS_LIBRARIES_OF ?=
 # $(call configure,FOLDER,PRESET,OPTIONS): only once, since Ninja runs CMake again when its files change
-configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(COEUS_MPI)$(3)' ]; then tools/check_cmake.sh && \
+configure = if [ ! -f $(1)/build.ninja ] || [ -n '$(COEUS_ARCH)$(COEUS_MPI)$(COEUS_WARNINGS_AS_ERRORS)$(3)' ]; then tools/check_cmake.sh && \
     cmake --preset $(2) $(if $(COEUS_ARCH),-DCOEUS_ARCH=$(COEUS_ARCH)) $(if $(COEUS_MPI),-DCOEUS_MPI=$(COEUS_MPI)) \
     $(3) > /dev/null; fi
 

@@ -107,8 +107,8 @@ def run_coeus(shape, dtype, threads, ranks=1, options=()):
                f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}", f"--model.ffn_hidden={ffn}",
                f"--model.vocab_size={vocab}", "--profile", *options]
     if ranks > 1:
-        flags = subprocess.run([ROOT / "tools/mpirun_flags.sh"], capture_output=True, text=True, check=True).stdout.split()
-        command = ["mpirun", "-n", str(ranks), *flags] + command
+        mpirun = subprocess.run([ROOT / "tools/mpirun_command.sh", ROOT / "build"], capture_output=True, text=True, check=True)
+        command = [*mpirun.stdout.split(), "-n", str(ranks), *command]
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     begin = time.time()
     done = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)

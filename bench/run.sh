@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make bench` measures after the build: every micro-benchmark, communication and checkpoints, tokenizers beside tiktoken's and Hugging Face's, then
-# whole training steps beside PyTorch.
+# What `make bench` measures after the build: every micro-benchmark, communication and checkpoints, tokenizers beside
+# tiktoken's and Hugging Face's, then whole training steps beside PyTorch.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,7 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpirun=mpirun${COEUS_MPI:+.$COEUS_MPI} # of a Debian that has both
-start="$mpirun $(tools/mpirun_flags.sh "$mpirun") -n"
+start="$(tools/mpirun_command.sh build) -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
 $start 2 build/bench/mpi_overlap
 echo "== build/bench/mpi_collectives on 2 ranks"

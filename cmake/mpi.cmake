@@ -9,8 +9,12 @@ if(NOT COEUS_MPI MATCHES "^(openmpi|mpich)?$")
     message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: no such MPI; known are openmpi and mpich")
 endif()
 if(DEFINED CACHE{COEUS_MPI_BEFORE} AND NOT COEUS_MPI STREQUAL "$CACHE{COEUS_MPI_BEFORE}")
-    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: this build folder was made with \"$CACHE{COEUS_MPI_BEFORE}\". Remove "
-        "it (make clean), or name another one")
+    set(before "COEUS_MPI=$CACHE{COEUS_MPI_BEFORE}")
+    if("$CACHE{COEUS_MPI_BEFORE}" STREQUAL "")
+        set(before "the MPI that comes first in the PATH")
+    endif()
+    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: the folder ${PROJECT_BINARY_DIR} was made with ${before}. Remove it and "
+        "build again")
 endif()
 set(COEUS_MPI_BEFORE "${COEUS_MPI}" CACHE INTERNAL "COEUS_MPI when the folder was made")
 if(COEUS_MPI)
@@ -23,9 +27,12 @@ find_program(COEUS_MPIRUN mpirun)
 
 find_package(MPI QUIET COMPONENTS CXX)
 if(NOT MPI_CXX_FOUND)
+    if(COEUS_MPI STREQUAL mpich)
+        coeus_missing("MPI" "libmpich-dev mpich" mpich mpich)
+    endif()
     coeus_missing("MPI" "libopenmpi-dev openmpi-bin" openmpi openmpi)
 endif()
-coeus_require_version("The standard that ${MPI_CXX_COMPILER} speaks, MPI" ${MPI_CXX_VERSION} 3.1)
+coeus_require_version("${MPI_CXX_COMPILER} implements MPI" "${MPI_CXX_VERSION}" 3.1)
 
 # the compiler knows where mpi.h is, also if it is itself a wrapper (mpicxx, Cray's CC), of which FindMPI says nothing
 set(folders ${MPI_CXX_INCLUDE_DIRS})
@@ -49,8 +56,8 @@ if((COEUS_MPI STREQUAL openmpi AND NOT coeus_open_mpi) OR (COEUS_MPI STREQUAL mp
         "its mpicxx first in the PATH.")
 endif()
 if(NOT coeus_open_mpi)
-    message(NOTICE "-- ${coeus_mpi_found}: what is Open MPI's own (settings OMPI_*, make bundle, srun --mpi=pmix) is not there; "
-        "doc/cluster.md, \"MPICH\", says what takes its place")
+    message(NOTICE "-- ${coeus_mpi_found}: settings OMPI_*, make bundle and srun --mpi=pmix belong to Open MPI; doc/cluster.md, "
+        "\"MPICH\", says what to use instead")
 endif()
 
 # coeus_require_same_mpi(WHAT LIBRARY): a library that was built with another MPI is named
@@ -63,6 +70,7 @@ function(coeus_require_same_mpi what library)
         return()
     endif()
     set(wanted ${CMAKE_MATCH_1})
+    set(names "")
     foreach(own ${MPI_CXX_LIBRARIES})
         file(REAL_PATH ${own} own)
         get_filename_component(own ${own} NAME)
@@ -82,8 +90,9 @@ endfunction()
 # the tests and `make run` start ranks by mpirun; a cluster may have srun alone
 set(coeus_mpirun_flags "")
 if(COEUS_MPIRUN)
-    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun_flags.sh ${COEUS_MPIRUN} OUTPUT_VARIABLE coeus_mpirun_flags
-        OUTPUT_STRIP_TRAILING_WHITESPACE)
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/mpirun_command.sh ${COEUS_MPIRUN}
+        OUTPUT_VARIABLE coeus_mpirun_flags OUTPUT_STRIP_TRAILING_WHITESPACE)
+    string(REGEX REPLACE "^[^ ]+ (.*)$" "\\1" coeus_mpirun_flags "${coeus_mpirun_flags}")
     if((coeus_mpirun_flags MATCHES oversubscribe AND NOT coeus_open_mpi) OR
         (NOT coeus_mpirun_flags MATCHES oversubscribe AND coeus_open_mpi))
         message(WARNING "${COEUS_MPIRUN} is not that of ${coeus_mpi_found}, with which Coeus is built: it would start ranks "

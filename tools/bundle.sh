@@ -10,6 +10,10 @@ if [ "$(uname -m)" != x86_64 ]; then
     echo "make bundle: a bundle is for x86-64, and this machine is $(uname -m): build Coeus here by make cuda" >&2
     exit 2
 fi
+if [ "${COEUS_MPI:-openmpi}" != openmpi ]; then
+    echo "make bundle: a bundle starts its ranks by Open MPI 4, but COEUS_MPI = $COEUS_MPI" >&2
+    exit 2
+fi
 if ! command -v orterun >/dev/null || ! command -v orted >/dev/null; then
     echo "make bundle: a bundle starts its ranks by Open MPI 4 (orterun, orted), but this machine's mpirun is" \
         "$(mpirun --version 2>&1 | head -n 1). Make the bundle on Debian 12: it runs on newer systems too." >&2

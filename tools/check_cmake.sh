@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ends with 2 if CMake is too old for CMakePresets.json, of which an old one says only that it cannot be read.
 needed=3.25
-found=$(cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
+found=$(cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
+newer="packaging/README.md says how to get a newer one on a cluster without root; python3 -m pip install cmake is another way."
+if [ -z "$found" ]; then
+    echo "There is no CMake: Coeus needs $needed or newer. $newer" >&2
+    exit 2
+fi
 if [ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
-    echo "CMake $found is too old: Coeus needs $needed or newer. packaging/README.md says how a newer one comes onto a" \
-        "cluster without root; python3 -m pip install cmake is another way." >&2
+    echo "CMake $found is too old: Coeus needs $needed or newer. $newer" >&2
     exit 2
 fi

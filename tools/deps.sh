@@ -67,15 +67,22 @@ for package in $packages; do
 done
 [ -n "$missing" ] || exit 0
 
-# chosen: from A|B the first that this release has; from A,B both. What the release does not have is named: its lists may
-# be old, so that without root that is a guess.
+has_lists() {
+    apt-cache policy 2>/dev/null | grep -q ' Packages$'
+}
+is_known() { # NAME,NAME...: the release has each of them
+    for name in $(echo "$1" | tr ',' ' '); do
+        apt-cache policy "$name" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
+    done
+}
+# chosen: from A|B the first that this release has; from A,B both
 choose() {
     chosen=
     lacking=
     for package in $missing; do
         choice=
         for candidate in $(echo "$package" | tr '|' ' '); do
-            [ -n "$choice" ] || ! apt-cache show $(echo "$candidate" | tr ',' ' ') >/dev/null 2>&1 || choice=$candidate
+            [ -n "$choice" ] || ! is_known "$candidate" || choice=$candidate
         done
         if [ -n "$choice" ]; then
             chosen="$chosen $(echo "$choice" | tr ',' ' ')"
@@ -85,12 +92,16 @@ choose() {
     done
 }
 say_lacking() {
+    [ -n "$lacking" ] || return 0
     release=$(sed -n 's/^PRETTY_NAME="\(.*\)"$/\1/p' /etc/os-release)
     for package in $lacking; do
-        echo "deps: $release has no package $(echo "$package" | sed 's/|/, and no /g; s/,/ with /g'): Debian 12 and 13 have it." \
-            "packaging/README.md says how to build without it what \`make\` needs; then call cmake --preset release and" \
-            "cmake --build --preset release instead of make" >&2
+        echo "deps: $release has no package $(echo "$package" | sed 's/,/ with /g; s/|/, and no /g')" >&2
     done
+    case " $parts " in
+        *" build "*)
+            echo "deps: packaging/README.md says how to build the libraries without packages; then run" \
+                "cmake --preset release and cmake --build --preset release instead of make" >&2 ;;
+    esac
 }
 
 if [ "$(id -u)" = 0 ]; then
@@ -98,15 +109,17 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     as_root=sudo
 else
-    choose
-    # without lists nothing is known, and all is printed
-    if [ -z "$chosen" ]; then
-        for package in $missing; do chosen="$chosen $(echo "${package%%|*}" | tr ',' ' ')"; done
-    else
+    if has_lists; then
+        choose
         say_lacking
+    else
+        chosen=
+        for package in $missing; do chosen="$chosen $(echo "${package%%|*}" | tr ',' ' ')"; done
     fi
-    echo "deps: these packages are missing, and installing them needs root. Run this, then the same again:" >&2
-    echo "    apt-get update && apt-get install -y --no-install-recommends$chosen" >&2
+    if [ -n "$chosen" ]; then
+        echo "deps: these packages are missing, and only root can install them. As root, run this line; then run make again:" >&2
+        echo "    apt-get update && apt-get install -y --no-install-recommends$chosen" >&2
+    fi
     exit 2
 fi
 
@@ -122,9 +135,7 @@ failed() {
 }
 apt update || failed
 choose
-if [ -n "$lacking" ]; then
-    say_lacking
-    exit 3
-fi
+say_lacking
+[ -z "$lacking" ] || exit 3
 echo "deps: installing$chosen"
 apt install -y --no-install-recommends $chosen || failed

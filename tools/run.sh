@@ -41,8 +41,7 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # else Open MPI 5 asks the system for a route to its own address and writes "Unable to find reachable pairing"
 export OMPI_MCA_reachable="${OMPI_MCA_reachable:-weighted}"
-mpirun=mpirun${COEUS_MPI:+.$COEUS_MPI} # of a Debian that has both
-start="$mpirun -n 2 $(tools/mpirun_flags.sh "$mpirun") $program train $deck"
+start="$(tools/mpirun_command.sh build) -n 2 $program train $deck"
 say "training: $start"
 code=0
 $start || code=$?

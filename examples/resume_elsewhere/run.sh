@@ -11,7 +11,7 @@ cd "${1:-resume_elsewhere}"
 # root may run Open MPI; ranks may share a core, and then wait without spinning
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 
-flags=$("$here"/../../tools/mpirun_flags.sh)
+start=$("$here"/../../tools/mpirun_command.sh "$(dirname "$coeus")")
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -19,7 +19,7 @@ say() { printf '\n== %s\n' "$*"; }
 train() {
     run=$1 ranks=$2 last=$3
     shift 3
-    mpirun -n "$ranks" $flags "$coeus" train "$here/small.toml" "--job.dump_folder=$run" \
+    $start -n "$ranks" "$coeus" train "$here/small.toml" "--job.dump_folder=$run" \
         "--training.steps=$last" "--lr_scheduler.total_steps=$steps" "$@" >"$run.log" 2>&1 ||
         { cat "$run.log" >&2; exit 1; }
     sed -n -E '/Mesh:|Resuming|fresh start|step:|Saved/{s/.* - info - //; s/ +memory:.*//; p}' "$run.log"

@@ -42,7 +42,15 @@ std::string environment(const char* name) {
 std::string launcher_problem(const StartEnvironment& start, int world_size) {
     const bool in_step = !start.step_num_tasks.empty();
     const int tasks = std::atoi((in_step ? start.step_num_tasks : start.num_tasks).c_str());
-    if (tasks <= 1 || world_size > 1 || start.launcher_size == "1") return "";
+    const int launched = std::atoi(start.launcher_size.c_str());
+    if (world_size > 1 || launched == 1) return "";
+    if (launched > 1 && !in_step)
+        return fmt::format(
+            "mpirun started {} ranks, but each sees an MPI world of one rank: this mpirun is of another MPI "
+            "than "
+            "the program, which was built with {}. Start it with the mpirun of that MPI",
+            launched, start.library);
+    if (tasks <= 1) return "";
     const std::string missing =
         fmt::format("{} is missing between Slurm and this MPI", start.plugin == "pmix" ? "PMIx" : "PMI2");
     const std::string remedy = fmt::format(
@@ -82,10 +90,12 @@ MpiRuntime::MpiRuntime(int* argc, char*** argv) {
 
 void MpiRuntime::require_all_tasks() const {
     const std::string open_mpi = environment("OMPI_COMM_WORLD_SIZE");
+    const std::string library = library_version();
     const StartEnvironment start = {.step_num_tasks = environment("SLURM_STEP_NUM_TASKS"),
                                     .num_tasks = environment("SLURM_NTASKS"),
                                     .launcher_size = open_mpi.empty() ? environment("PMI_SIZE") : open_mpi,
-                                    .plugin = library_version().starts_with("Open MPI") ? "pmix" : "pmi2"};
+                                    .plugin = library.starts_with("Open MPI") ? "pmix" : "pmi2",
+                                    .library = library};
     if (const std::string problem = launcher_problem(start, size_); !problem.empty())
         throw ConfigError("{}", problem);
 }

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 namespace coeus {
@@ -62,8 +61,7 @@ std::optional<double> slurm_job_end() {
 void tell_job_script_of_end() {
     const char* file = std::getenv("COEUS_DONE_FILE");
     if (file && !std::ofstream(file))
-        throw SystemError(
-            fmt::format("COEUS_DONE_FILE = {}: {}", file, std::generic_category().message(errno)));
+        throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(errno)));
 }
 
 double JobEnd::epoch_seconds() {

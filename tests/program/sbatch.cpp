@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `coeus sbatch`: job scripts as they are printed, what is wrong in plain words, and the step that a job
 // script asks for. (Such scripts on a cluster: tests/slurm.)
+#include "coeus/comm/mpi.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -49,6 +50,10 @@ TEST_CASE("a job script has what was asked for, what the machine's has, and ever
         CHECK_THAT(script,
                    Contains("\nset -- " + deck +
                             " --training.steps=70 '--job.description=it'\\''s' --device=cuda \"$@\"\n"));
+        // what Slurm calls this MPI's way to start
+        const bool open_mpi = MpiRuntime::library_version().starts_with("Open MPI");
+        CHECK_THAT(script, Contains(open_mpi ? "srun --mpi=pmix" : "srun --mpi=pmi2") &&
+                               !Contains(open_mpi ? "--mpi=pmi2" : "--mpi=pmix"));
         CHECK_THAT(script, !Contains("$jobscripts") && Contains("\ntrain_and_requeue \"$@\"\n"));
         // no #SBATCH line may come behind a command, where sbatch does not look for it
         CHECK(script.rfind("\n#SBATCH") < script.find("\nset --"));

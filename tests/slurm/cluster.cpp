@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/cluster.hpp"
 
+#include "coeus/comm/mpi.hpp"
 #include "support/catch.hpp"
 
 #include <unistd.h>
@@ -86,8 +87,12 @@ Cluster::~Cluster() {
 Outcome Cluster::run(const std::string& command) const {
     return run_shell(
         fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
-                    "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} && {4}",
-                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE, command));
+                    "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} {4} && {5}",
+                    folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE,
+                    MpiRuntime::library_version().starts_with("Open MPI")
+                        ? ""
+                        : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'",
+                    command));
 }
 
 std::string Cluster::ask(const std::string& command) const {

@@ -108,7 +108,7 @@ void tell_the_script_to_stop(const Cluster& cluster, const TrainingJob& job) {
 // Slurm signals up to half a minute earlier, and looks each half minute: 20 to 50 seconds after the start.
 const TrainingJob::How time_nearly_over = {.sbatch = "--time=1 --signal=B:USR1@10",
                                            .arguments = "--checkpoint.walltime_margin=0"};
-const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='mpirun --bind-to none'"};
+const TrainingJob::How by_mpirun = {.environment = "COEUS_LAUNCH='" COEUS_MPIRUN "'"};
 void wait_for_its_time(const Cluster&, const TrainingJob& job) {
     wait_until("the signal before the end of its time",
                [&] { return count_of("queued again", job.log()) == 1; });

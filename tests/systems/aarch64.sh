@@ -3,7 +3,7 @@
 # Coeus for aarch64 on a machine of another processor: aarch64.sh [FOLDER], in which the root is kept. A bare Debian 12
 # of arm64 (debian.sh) runs under QEMU's user emulation. The compiler in it is that of x86-64 for aarch64, in
 # /opt/cross, since an emulated one takes ten times as long. Runs the tests of kernels, layers, files and golden values
-# there. COEUS_ARCH: the processor (default: armv8-a, which all have; from armv8.6-a on with dot products of bfloat16).
+# there. COEUS_AARCH64: the processor (default: armv8-a, which all have; from armv8.6-a on with dot products of bfloat16).
 set -eu
 cd "$(dirname "$0")/../.."
 export COEUS_DEBIAN_ARCH=arm64
@@ -21,7 +21,8 @@ cross="[ -d /opt/cross ] || {
     cp -a /opt/cross/usr/lib/x86_64-linux-gnu/*.so* /usr/lib/x86_64-linux-gnu/; }"
 compiler=/opt/cross/usr/bin/aarch64-linux-gnu
 exec tests/systems/debian.sh bookworm "$cross" "tools/deps.sh build test" \
-    "cmake --preset release -DCOEUS_ARCH=${COEUS_ARCH:-armv8-a} -DCMAKE_C_COMPILER=$compiler-gcc-12 -DCMAKE_CXX_COMPILER=$compiler-g++-12" \
+    "cmake --preset release -DCOEUS_ARCH=${COEUS_AARCH64:-armv8-a} \
+     -DCMAKE_C_COMPILER=$compiler-gcc-12 -DCMAKE_CXX_COMPILER=$compiler-g++-12" \
     "cmake --build build --target coeus_program test_kernels test_layers test_io test_golden" \
     "build/coeus info --build" \
     "tools/test.sh build --tests-regex '^(unit/(kernels|layers|io)|golden):'"

@@ -5,6 +5,7 @@
 # For a bare Debian, as debian.sh makes one: compilers are installed, and each has a folder of its own, build-COMPILER.
 set -eu
 cd "$(dirname "$0")/../.."
+[ $# -gt 0 ] || { echo "compilers.sh: no compiler is named, as in compilers.sh g++-11 clang++-14" >&2 && exit 2; }
 for compiler in "$@"; do
     case $compiler in
         g++-[0-9]* | clang++-[0-9]*) ;;

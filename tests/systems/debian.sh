@@ -4,8 +4,8 @@
 # "make test"). Makes a root with debootstrap, copies the tree into it, and prints of each command how long it took and
 # what it ended with. Needs root, debootstrap, and Debian's mirror (COEUS_DEBIAN_MIRROR; default: debootstrap's own).
 #   COEUS_ROOT=FOLDER   a root that is made once and kept, with what was built in it
-#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, run by QEMU's user emulation (package qemu-user-static),
-#                       which this machine's kernel is told of until it starts again (binfmt_misc)
+#   COEUS_DEBIAN_ARCH=arm64   a Debian of another processor, by QEMU's user emulation (package qemu-user-static). This
+#                       registers QEMU with the machine's kernel (binfmt_misc), until the next boot
 #   COEUS_SKIP=1        ends with 77 (ctest's skipped) if it lacks root or debootstrap
 set -eu
 release=${1:?usage: debian.sh RELEASE [COMMAND...]}
@@ -14,8 +14,11 @@ shift
 tree=$(cd "$(dirname "$0")/../.." && pwd)
 
 lacks() {
-    echo "skipped: $1"
-    [ "${COEUS_SKIP:-0}" = 1 ] && exit 77
+    if [ "${COEUS_SKIP:-0}" = 1 ]; then
+        echo "skipped: $1"
+        exit 77
+    fi
+    echo "debian.sh: $1" >&2
     exit 2
 }
 [ "$(id -u)" = 0 ] || lacks "a bare Debian is made by root alone"
@@ -37,6 +40,7 @@ fi
 
 # what is mounted goes away with the namespace, also if the script is killed
 if [ "${COEUS_INSIDE:-0}" = 0 ]; then
+    unshare --mount true 2>/dev/null || lacks "this machine does not let mounts be made (unshare --mount)"
     COEUS_INSIDE=1 exec unshare --mount --propagation private "$0" "$release" "$@"
 fi
 
@@ -47,12 +51,22 @@ else
     root=$(mktemp -d)
     trap 'umount -R "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
 fi
-if [ ! -e "$root/etc/debian_version" ]; then
+if [ ! -e "$root/coeus-root" ]; then
+    # one that was not finished is made again; another folder is left alone
+    if [ -n "$(ls -A "$root")" ] && [ ! -e "$root/coeus-root-unfinished" ]; then
+        echo "debian.sh: COEUS_ROOT = $root is neither empty nor a root that this script made" >&2
+        exit 2
+    fi
+    rm -rf --one-file-system "$root"
+    mkdir -p "$root"
+    touch "$root/coeus-root-unfinished"
     echo "debootstrap $release $arch $root"
     log=$root.log
-    debootstrap --arch="$arch" --variant=minbase --include=ca-certificates,make "$release" "$root" ${COEUS_DEBIAN_MIRROR:+"$COEUS_DEBIAN_MIRROR"} \
-        >"$log" 2>&1 || { tail -n 20 "$log"; echo "debootstrap failed, see $log"; exit 1; }
+    debootstrap --arch="$arch" --variant=minbase --include=ca-certificates,make "$release" "$root" \
+        ${COEUS_DEBIAN_MIRROR:+"$COEUS_DEBIAN_MIRROR"} >"$log" 2>&1 ||
+        { tail -n 20 "$log"; echo "debootstrap failed, see $log"; exit 1; }
     rm -f "$log"
+    mv "$root/coeus-root-unfinished" "$root/coeus-root"
 fi
 chmod 755 "$root" # for those inside who are not root
 # the ways to the network are the machine's
@@ -73,7 +87,7 @@ reference=${COEUS_SHARED:-$tree/../shared} # files that the golden tests read
 [ ! -d "$reference" ] || [ -e "$root/shared" ] || cp -rL "$reference" "$root/shared"
 
 inside() { chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-    ${COEUS_REQUIRE_GOLDEN:+COEUS_REQUIRE_GOLDEN=$COEUS_REQUIRE_GOLDEN} sh -c "cd /coeus && $1" </dev/null; }
+    COEUS_WARNINGS_AS_ERRORS=1 ${COEUS_REQUIRE_GOLDEN:+COEUS_REQUIRE_GOLDEN=$COEUS_REQUIRE_GOLDEN} sh -c "cd /coeus && $1" </dev/null; }
 failed=0
 number=0
 for command in "$@"; do
@@ -82,7 +96,8 @@ for command in "$@"; do
     start=$(date +%s)
     code=0
     inside "$command" >"$log" 2>&1 || code=$?
-    echo "Debian $(cat "$root/etc/debian_version") ($release, $arch): $(echo "$command" | head -n 1 | cut -c 1-90): exit code $code after $(($(date +%s) - start)) s"
+    echo "Debian $(cat "$root/etc/debian_version") ($release, $arch): $(echo "$command" | head -n 1 | cut -c 1-90):" \
+        "exit code $code after $(($(date +%s) - start)) s"
     grep -E '% tests passed|validation|Training completed|skipped: ' "$log" | tail -n 4 | sed 's/^/    /'
     [ $code = 0 ] || { failed=1; tail -n 40 "$log"; break; }
 done

@@ -13,8 +13,7 @@ import unittests
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = MPI_PROGRAM = ""
-FLAGS = subprocess.run([ROOT / "tools/mpirun_flags.sh"], capture_output=True, text=True, check=True).stdout.split()
-MPIRUN = ["mpirun", *FLAGS, "-n", "2"]
+MPIRUN = []
 
 
 def run(command, **environment):
@@ -160,5 +159,6 @@ class Python(unittest.TestCase):
 
 if __name__ == "__main__":
     PROGRAM, MPI_PROGRAM = (os.path.abspath(program) for program in sys.argv[1:3])
-    del sys.argv[1:3]
+    MPIRUN = [*sys.argv[3:], "-n", "2"]
+    del sys.argv[1:]
     unittests.main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts under tools: each rule must be able to fail, and say where."""
 import io
+import platform
 import shutil
 import subprocess
 import sys
@@ -217,17 +218,26 @@ class Packages(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("parts are build run test lint bench", done.stderr)
 
-    def deps(self, *parts, **programs):
-        """tools/deps.sh over stand-ins of apt's tools, where nothing is installed and sudo wants a password."""
-        bodies = {"apt-get": "exit 9", "apt-cache": "exit 1", "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}
+    def deps(self, *parts, lacking=None, **programs):
+        """tools/deps.sh over stand-ins of apt's tools, where nothing is installed and sudo wants a password. `lacking`: what
+        the lists of the release do not have; None: there are no lists."""
+        # what apt-cache policy says of all lists, and of some names
+        policy = "" if lacking is None else f"""
+            [ $# -gt 1 ] || echo ' 500 http://mirror bookworm/main amd64 Packages'
+            shift
+            for name in "$@"; do
+                case " {' '.join(lacking)} " in *" $name "*) candidate='(none)' ;; *) candidate=1.0-1 ;; esac
+                printf '%s:\\n  Installed: (none)\\n  Candidate: %s\\n' "$name" "$candidate"
+            done"""
+        bodies = {"apt-get": "exit 9", "apt-cache": policy, "dpkg-query": "exit 1", "id": "echo 1000", "sudo": "exit 1"}
         environment = {name: value for name, value in programs.items() if name.isupper()}
-        bodies |= {name: body for name, body in programs.items() if not name.isupper()}
+        bodies |= {name.replace("_", "-"): body for name, body in programs.items() if not name.isupper()}
         with tempfile.TemporaryDirectory() as folder:
             for name, body in bodies.items():
-                script = Path(folder) / name.replace("_", "-")
+                script = Path(folder) / name
                 script.write_text(f"#!/bin/sh\n{body}\n")
                 script.chmod(0o755)
-            return subprocess.run([ROOT / "tools/deps.sh", *parts], capture_output=True, text=True,
+            return subprocess.run([ROOT / "tools/deps.sh", *parts], capture_output=True, text=True, timeout=60,
                                   stdin=subprocess.DEVNULL, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
 
     def test_without_root_one_line_is_printed(self):
@@ -236,22 +246,38 @@ class Packages(unittest.TestCase):
         self.assertIn("apt-get update && apt-get install -y --no-install-recommends dict-gcide\n", done.stderr)
 
     def test_the_first_package_that_the_release_has(self):
-        done = self.deps("lint", apt_cache='[ "$2" != clang-format-14 ] && [ "$2" != clang-tidy-14 ]')
+        done = self.deps("lint", lacking=["clang-format-14", "clang-tidy-14"])
         self.assertIn(" clang-format-19 clang-tidy-19 python3\n", done.stderr)
         # what belongs together is chosen together
-        done = self.deps("fuzz", apt_cache='[ "$3" != libclang-rt-14-dev ]')
+        done = self.deps("fuzz", lacking=["libclang-rt-14-dev"])
         self.assertIn("--no-install-recommends clang-19 libclang-rt-19-dev\n", done.stderr)
-        done = self.deps("fuzz", apt_cache="exit 0", dpkg_query='echo "clang-19 install ok installed"')
+        done = self.deps("fuzz", lacking=[], dpkg_query='echo "clang-19 install ok installed"')
         self.assertIn("--no-install-recommends clang-14 libclang-rt-14-dev\n", done.stderr)
+        both = 'printf "%s install ok installed\\n" clang-19 libclang-rt-19-dev'
+        self.assertEqual((self.deps("fuzz", dpkg_query=both).returncode, self.deps("fuzz", dpkg_query=both).stderr), (0, ""))
+
+    def test_root_installs(self):
+        done = self.deps("run", lacking=[], id="echo 0", apt_get='echo "$@" >&2; case "$*" in *update) ;; *) exit 1 ;; esac')
+        self.assertEqual((done.returncode, done.stdout), (3, "deps: installing dict-gcide\n"))
+        self.assertIn("install -y --no-install-recommends dict-gcide\ndeps: apt could not install the packages; its "
+                      "messages are above\n", done.stderr)
+        self.assertEqual(self.deps("run", lacking=[], id="echo 0", apt_get="exit 0").returncode, 0)
+        self.assertIn("its messages are above", self.deps("run", lacking=[], id="echo 0").stderr)
 
     def test_a_package_that_the_release_does_not_have(self):
-        done = self.deps("run", id="echo 0", apt_get="exit 0")
+        done = self.deps("run", lacking=["dict-gcide"], id="echo 0", apt_get="exit 0")
         self.assertEqual(done.returncode, 3)
-        self.assertIn("has no package dict-gcide: Debian 12 and 13 have it. packaging/README.md says", done.stderr)
-        done = self.deps("build", apt_cache='[ "$2" != libdnnl-dev ]')
+        self.assertTrue(done.stderr.endswith(" has no package dict-gcide\n"), done.stderr)
+        done = self.deps("run", lacking=["dict-gcide"])
         self.assertEqual(done.returncode, 2)
-        self.assertIn("has no package libdnnl-dev: ", done.stderr)
+        self.assertTrue(done.stderr.endswith(" has no package dict-gcide\n"), done.stderr)
+        done = self.deps("build", lacking=["libdnnl-dev"])
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has no package libdnnl-dev\ndeps: packaging/README.md says how to build the libraries", done.stderr)
         self.assertNotIn("libdnnl-dev", done.stderr[done.stderr.index("apt-get install"):])
+        done = self.deps("fuzz", lacking=["libclang-rt-14-dev", "clang-19"])
+        self.assertIn("has no package clang-14 with libclang-rt-14-dev, and no clang-19 with libclang-rt-19-dev\n",
+                      done.stderr)
 
     def test_the_mpi_that_is_installed_or_named(self):
         self.assertIn("recommends g++ cmake ninja-build ", self.deps("build").stderr)
@@ -260,6 +286,8 @@ class Packages(unittest.TestCase):
         done = self.deps("build", dpkg_query='echo "libmpich-dev install ok installed"')
         self.assertIn(" mpich libhdf5-mpich-dev", done.stderr)
         self.assertNotIn("openmpi", done.stderr)
+        both = 'printf "%s install ok installed\\n" libmpich-dev libopenmpi-dev'
+        self.assertIn(" openmpi-bin libhdf5-openmpi-dev", self.deps("build", dpkg_query=both).stderr)
         done = self.deps("build", COEUS_MPI="lam")
         self.assertEqual((done.returncode, done.stderr),
                          (2, "deps: COEUS_MPI = lam: no such MPI; known are openmpi (the default) and mpich\n"))
@@ -272,7 +300,7 @@ class Systems(unittest.TestCase):
     STANDS_FOR = """
 macro(find_package name)
     set(${name}_FOUND ON)
-    set(MPI_CXX_FOUND ON)
+    set(MPI_CXX_FOUND ${MPI_IS_HERE})
     set(OpenMP_CXX_FOUND ON)
 endmacro()
 function(add_library name)
@@ -298,7 +326,7 @@ endfunction()
         script = self.folder / "script.cmake"
         script.write_text(self.STANDS_FOR + f"include({ROOT}/cmake/dependencies.cmake)\n")
         values = {"CMAKE_CXX_COMPILER_ID": "GNU", "CMAKE_CXX_COMPILER_VERSION": "12.2", "CMAKE_CXX_COMPILER": "g++",
-                  "MPI_CXX_VERSION": "3.1", "MPI_CXX_COMPILER": "/usr/bin/mpicxx", "MPI_CXX_INCLUDE_DIRS": self.folder,
+                  "MPI_IS_HERE": "ON", "MPI_CXX_VERSION": "3.1", "MPI_CXX_COMPILER": "/usr/bin/mpicxx", "MPI_CXX_INCLUDE_DIRS": self.folder,
                   "COEUS_MPIRUN": self.folder / "mpirun", "HDF5_IS_PARALLEL": "ON", "HDF5_VERSION": "1.10.8",
                   "HDF5_LIBRARIES": "/nowhere/libhdf5.so", "PROJECT_SOURCE_DIR": ROOT} | values
         done = subprocess.run(["cmake", *(f"-D{name}={value}" for name, value in values.items()), "-P", script],
@@ -313,15 +341,28 @@ endfunction()
 
     def test_what_is_too_old(self):
         for expected, values in {
-                "GCC 10.2 is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
-                "Clang 13.0 is too old: Coeus needs 14 or newer.": {"CMAKE_CXX_COMPILER_ID": "Clang",
-                                                                    "CMAKE_CXX_COMPILER_VERSION": "13.0"},
-                "The standard that /usr/bin/mpicxx speaks, MPI 3.0 is too old: Coeus needs 3.1 or newer.":
-                    {"MPI_CXX_VERSION": "3.0"},
-                "HDF5 1.8.20 is too old: Coeus needs 1.10 or newer.": {"HDF5_VERSION": "1.8.20"}}.items():
+                "The compiler is GCC 10.2, which is too old: Coeus needs 11 or newer.": {"CMAKE_CXX_COMPILER_VERSION": "10.2"},
+                "The compiler is Clang 13.0, which is too old: Coeus needs 14 or newer.":
+                    {"CMAKE_CXX_COMPILER_ID": "Clang", "CMAKE_CXX_COMPILER_VERSION": "13.0"},
+                "/usr/bin/mpicxx implements MPI 3.0, which is too old: Coeus needs 3.1 or newer.": {"MPI_CXX_VERSION": "3.0"},
+                "This is HDF5 1.8.20, which is too old: Coeus needs 1.10 or newer.": {"HDF5_VERSION": "1.8.20"}}.items():
             said = self.configure(**values)
             self.assertIn(expected, said)
             self.assertIn("packaging/README.md says how", said)
+        self.assertIn("/usr/bin/mpicxx implements MPI: its version was not found.", self.configure(MPI_CXX_VERSION=""))
+
+    def test_what_is_missing(self):
+        said = self.configure(HDF5_IS_PARALLEL="OFF")
+        self.assertIn("Coeus needs parallel HDF5 (of Open MPI 4.1.4), which was not found.", said)
+        self.assertIn("Debian: apt-get install libhdf5-openmpi-dev", said)
+        self.mpi('MPICH_VERSION "4.0.2"')
+        said = self.configure(HDF5_IS_PARALLEL="OFF")
+        self.assertIn("(of MPICH 4.0.2)", said)
+        self.assertIn("Debian: apt-get install libhdf5-mpich-dev", said)
+        for choice, packages in (("", "libopenmpi-dev openmpi-bin"), ("mpich", "libmpich-dev mpich")):
+            said = self.configure(MPI_IS_HERE="OFF", COEUS_MPI=choice)
+            self.assertIn("Coeus needs MPI, which was not found.", said)
+            self.assertIn(f"Debian: apt-get install {packages} ", said)
 
     def test_a_compiler_that_nobody_tried(self):
         said = self.configure(CMAKE_CXX_COMPILER_ID="NVHPC", CMAKE_CXX_COMPILER_VERSION="24.1")
@@ -334,11 +375,16 @@ endfunction()
                                   env={"PATH": f"{self.folder}:/usr/bin:/bin"})
             self.assertEqual(done.returncode, code, version)
             self.assertEqual("CMake 3.22.1 is too old: Coeus needs 3.25 or newer." in done.stderr, code == 2)
+        self.script("cmake", "exit 127")
+        done = subprocess.run([ROOT / "tools/check_cmake.sh"], capture_output=True, text=True,
+                              env={"PATH": f"{self.folder}:/usr/bin:/bin"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("There is no CMake: Coeus needs 3.25 or newer.", done.stderr)
 
     def test_mpich(self):
         self.mpi('MPICH_VERSION "4.0.2"')
         said = self.configure(COEUS_MPI="mpich")
-        self.assertIn("-- MPICH 4.0.2: what is Open MPI's own", said)
+        self.assertIn("-- MPICH 4.0.2: settings OMPI_*, make bundle and srun --mpi=pmix belong to Open MPI", said)
         self.assertIn(f"{self.folder}/mpirun is not that of MPICH 4.0.2", said)
         self.script("mpirun", "echo HYDRA build details:")
         self.assertNotIn("is not that of", self.configure())
@@ -348,18 +394,30 @@ endfunction()
         self.assertIn("COEUS_MPI = mpich, but /usr/bin/mpicxx is of Open MPI 4.1.4. Install that MPI",
                       self.configure(COEUS_MPI="mpich"))
         self.assertIn("COEUS_MPI = lam: no such MPI; known are openmpi and mpich", self.configure(COEUS_MPI="lam"))
-        self.assertIn('COEUS_MPI = mpich: this build folder was made with "openmpi". Remove it (make clean)',
+        self.assertIn("was made with COEUS_MPI=openmpi. Remove it and build again",
                       self.configure(COEUS_MPI="mpich", COEUS_MPI_BEFORE="openmpi"))
+        self.assertIn("was made with the MPI that comes first in the PATH. Remove it and build again",
+                      self.configure(COEUS_MPI="mpich", COEUS_MPI_BEFORE=""))
+        self.assertIn("all is well", self.configure(COEUS_MPI="openmpi", COEUS_MPI_BEFORE="openmpi"))
 
     def test_launchers(self):
-        def flags(mpirun):
-            done = subprocess.run([ROOT / "tools/mpirun_flags.sh", mpirun], capture_output=True, text=True)
+        def command(*arguments, path="/usr/bin:/bin"):
+            done = subprocess.run([ROOT / "tools/mpirun_command.sh", *arguments], capture_output=True, text=True,
+                                  env={"PATH": path})
             return done.returncode, done.stdout + done.stderr
-        self.assertEqual(flags(self.folder / "mpirun"), (0, "--oversubscribe --bind-to none\n"))
+        mpirun = self.folder / "mpirun"
+        self.assertEqual(command(mpirun), (0, f"{mpirun} --oversubscribe --bind-to none\n"))
+        self.assertEqual(command(path=f"{self.folder}:/usr/bin"), (0, "mpirun --oversubscribe --bind-to none\n"))
         self.script("mpirun", "echo HYDRA build details:")
-        self.assertEqual(flags(self.folder / "mpirun"), (0, "-bind-to none\n"))
-        self.assertEqual(flags("/nowhere/mpirun"),
+        self.assertEqual(command(mpirun), (0, f"{mpirun} -bind-to none\n"))
+        self.assertEqual(command("/nowhere/mpirun"),
                          (1, "/nowhere/mpirun cannot be started: ranks need an MPI's mpirun\n"))
+        # a build folder remembers its own
+        build = self.folder / "build"
+        build.mkdir()
+        (build / "CMakeCache.txt").write_text(f"COEUS_MPIRUN:FILEPATH={mpirun}\n")
+        self.assertEqual(command(build), (0, f"{mpirun} -bind-to none\n"))
+        self.assertEqual(command(build, path=f"{self.folder}:/usr/bin"), (0, "mpirun -bind-to none\n"))
 
     def test_hdf5_of_another_mpi(self):
         def library(name, *more):
@@ -378,7 +436,7 @@ endfunction()
             self.assertIn("all is well", good)
 
     def test_bundles_of_open_mpi_4(self):
-        def check(**programs):
+        def check(mpi="", **programs):
             bodies = {"mpirun": "echo 'mpirun (Open MPI) 5.0.7'", "uname": "echo x86_64"} | programs
             with tempfile.TemporaryDirectory() as folder:
                 for name, body in bodies.items():
@@ -387,13 +445,17 @@ endfunction()
                 for name in ("dirname", "head"):
                     (Path(folder) / name).symlink_to(shutil.which(name))
                 done = subprocess.run(["/bin/sh", ROOT / "tools/bundle.sh", "--check"], capture_output=True, text=True,
-                                      env={"PATH": folder})
+                                      env={"PATH": folder, "COEUS_MPI": mpi})
                 return done.returncode, done.stderr
         code, said = check()
         self.assertEqual(code, 2)
         self.assertIn("but this machine's mpirun is mpirun (Open MPI) 5.0.7. Make the bundle on Debian 12", said)
         open_mpi = {"orterun": "exit 0", "orted": "exit 0"}
         self.assertEqual(check(**open_mpi), (0, ""))
+        for lacking in open_mpi:
+            self.assertEqual(check(**{name: body for name, body in open_mpi.items() if name != lacking})[0], 2)
+        self.assertEqual(check(mpi="mpich", **open_mpi), (2, "make bundle: a bundle starts its ranks by Open MPI 4, but "
+                                                             "COEUS_MPI = mpich\n"))
         code, said = check(uname="echo aarch64", **open_mpi)
         self.assertEqual(code, 2)
         self.assertIn("a bundle is for x86-64, and this machine is aarch64: build Coeus here by make cuda", said)
@@ -402,27 +464,44 @@ endfunction()
 class Roots(unittest.TestCase):
     """What the scripts of tests/systems refuse."""
 
+    ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
+
     def run_script(self, name, *arguments, programs=None, **environment):
         with tempfile.TemporaryDirectory() as folder:
-            for program, body in ({"id": "echo 0"} | (programs or {})).items():
+            # what would change this machine if the script were wrong
+            harmless = dict.fromkeys(("apt-get", "debootstrap", "unshare", "mount", "chroot", "cmake"), "exit 9")
+            for program, body in (harmless | {"id": "echo 0"} | (programs or {})).items():
                 (Path(folder) / program).write_text(f"#!/bin/sh\n{body}\n")
                 (Path(folder) / program).chmod(0o755)
             done = subprocess.run(["/bin/sh", ROOT / "tests/systems" / name, *arguments], capture_output=True, text=True,
-                                  env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
+                                  timeout=60, env={"PATH": f"{folder}:/usr/bin:/bin"} | environment)
             return done.returncode, done.stdout + done.stderr
 
     def test_what_a_root_needs(self):
         user = {"id": "echo 1000"}
         self.assertEqual(self.run_script("debian.sh", "trixie", programs=user),
-                         (2, "skipped: a bare Debian is made by root alone\n"))
-        self.assertEqual(self.run_script("debian.sh", "trixie", programs=user, COEUS_SKIP="1")[0], 77)
+                         (2, "debian.sh: a bare Debian is made by root alone\n"))
+        self.assertEqual(self.run_script("debian.sh", "trixie", programs=user, COEUS_SKIP="1"),
+                         (77, "skipped: a bare Debian is made by root alone\n"))
+        self.assertEqual(self.run_script("debian.sh", "trixie", COEUS_DEBIAN_ARCH=self.ARCH, COEUS_SKIP="1"),
+                         (77, "skipped: this machine does not let mounts be made (unshare --mount)\n"))
         self.assertEqual(self.run_script("debian.sh", "trixie", programs={"debootstrap": "exit 0"}, COEUS_DEBIAN_ARCH="mips"),
                          (2, "debian.sh: COEUS_DEBIAN_ARCH = mips is not known; known are amd64 and arm64\n"))
+
+    def test_a_folder_that_is_no_root(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "precious").write_text("kept")
+            self.assertEqual(self.run_script("debian.sh", "trixie", COEUS_INSIDE="1", COEUS_ROOT=folder,
+                                             COEUS_DEBIAN_ARCH=self.ARCH),
+                             (2, f"debian.sh: COEUS_ROOT = {folder} is neither empty nor a root that this script made\n"))
+            self.assertEqual((Path(folder) / "precious").read_text(), "kept")
 
     def test_compilers(self):
         for name in ("clang-14", "g++", "icpx-2024"):
             self.assertEqual(self.run_script("compilers.sh", "g++-11", name),
                              (2, f"compilers.sh: {name}: neither g++-VERSION nor clang++-VERSION\n"))
+        self.assertEqual(self.run_script("compilers.sh"),
+                         (2, "compilers.sh: no compiler is named, as in compilers.sh g++-11 clang++-14\n"))
 
     def test_exchange(self):
         done = subprocess.run([sys.executable, "-B", ROOT / "tests/systems/exchange.py", "a=/nowhere", "b=/nowhere"],
@@ -462,6 +541,65 @@ class Exchange(unittest.TestCase):
             self.assertEqual(exchange.differing_arrays(a, write("d.h5", w=[1.0, 2.0])), (2, ["model/v"]))
             nan = write("n.h5", w=[float("nan"), 2.0], v=[3.0])
             self.assertEqual(exchange.differing_arrays(nan, nan), (2, []))
+            for other in (write("e.h5", w=[1.0, 2.0], v=[3.0], u=[1.0]), write("d.h5", w=[1.0, 2.0])):
+                self.assertEqual(len(exchange.differing_arrays(a, other)[1]), 1)
+                self.assertEqual(len(exchange.differing_arrays(other, a)[1]), 1)
+            zero = write("z.h5", w=[0.0])
+            for other in (write("y.h5", w=[-0.0]), write("x.h5", w=[[0.0]]), write("i.h5", w=[0])):
+                self.assertEqual(exchange.differing_arrays(zero, other), (1, ["model/w"]))
+
+    def failures(self, tokenizer="one", loss=2.0, resumed=2.0, loaded=1.0):
+        """What compare() counts of two systems, of which the second is as these say."""
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("there is no h5py")
+
+        class System:
+            def __init__(self, folder, name, tokenizer="one", loss=2.0, resumed=2.0, loaded=1.0):
+                self.name, self.folder, self.ran = name, Path(folder) / name, []
+                self.tokenizer, self.loss, self.resumed, self.loaded = tokenizer, loss, resumed, loaded
+
+            def write(self, path, value):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with h5py.File(path, "w") as file:
+                    if value is not None:
+                        file["model/w"] = [value]
+
+            def run(self, arguments):
+                command, *words = arguments.split()
+                self.ran.append(command)
+                if command == "tokenizer":
+                    (self.folder / "tokenizer").mkdir(parents=True)
+                    (self.folder / "tokenizer/tokenizer.json").write_text(self.tokenizer)
+                elif command == "convert":
+                    self.write(self.folder / words[1], self.loaded)
+
+            def train(self, run):
+                file = self.folder / run / exchange.MIDDLE
+                if not file.exists():
+                    self.write(file, None if self.loaded is None else 1.0)
+                steps = range(1, exchange.STEPS + 1)
+                return dict.fromkeys(steps, self.loss) if run == "run" else dict.fromkeys(steps[10:], self.resumed)
+
+        with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as said:
+            systems = [System(folder, "a", loaded=None if loaded is None else 1.0),
+                       System(folder, "b", tokenizer, loss, resumed, loaded)]
+            failed = exchange.compare(systems)
+            for system in systems:
+                self.assertEqual(system.ran, ["tokenizer", "info", "convert"])
+        self.assertEqual(said.getvalue().count("FAILED"), failed)
+        return failed
+
+    def test_what_is_compared(self):
+        self.assertEqual(self.failures(), 0)
+        self.assertEqual(self.failures(tokenizer="other"), 1)
+        self.assertEqual(self.failures(resumed=2.0000001), 1)
+        self.assertEqual(self.failures(resumed=float("nan")), 1)
+        self.assertEqual(self.failures(loaded=1.0000000000000002), 1)
+        self.assertEqual(self.failures(loaded=None), 2)  # no arrays
+        # both ways, and what a resumes of b
+        self.assertEqual(self.failures(loss=2.0000001), 3)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,9 @@ struct StartEnvironment {
     std::string launcher_size;   ///< ranks that mpirun started: OMPI_COMM_WORLD_SIZE, PMI_SIZE
     /// what Slurm calls the way in which it starts this MPI's ranks: "pmix" (Open MPI), "pmi2" (MPICH)
     std::string plugin = "pmix";
+    std::string library = "Open MPI";  ///< of this program, with its version
 };
-/// The message for a start under Slurm whose ranks do not see each other, or "" where all is well.
+/// The message for a start whose ranks do not see each other, or "" if all is well.
 std::string launcher_problem(const StartEnvironment& start, int world_size);
 
 }  // namespace coeus

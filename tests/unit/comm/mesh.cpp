@@ -93,3 +93,11 @@ TEST_CASE("mpi: several Slurm tasks with a world of one each mean that PMIx or P
     CHECK_THAT(launcher_problem({.num_tasks = "4", .plugin = "pmi2"}, 1),
                Catch::Contains("PMI2 is missing") && Catch::Contains("srun --mpi=pmi2"));
 }
+
+TEST_CASE("mpi: ranks of an mpirun of another MPI do not see each other") {
+    CHECK(launcher_problem({.launcher_size = "2"}, 2).empty());
+    for (const char* tasks : {"", "4"})
+        CHECK(launcher_problem({.num_tasks = tasks, .launcher_size = "2", .library = "MPICH 4.0.2"}, 1) ==
+              "mpirun started 2 ranks, but each sees an MPI world of one rank: this mpirun is of another MPI "
+              "than the program, which was built with MPICH 4.0.2. Start it with the mpirun of that MPI");
+}
