@@ -13,7 +13,9 @@ if(DEFINED CACHE{COEUS_MPI_BEFORE} AND NOT COEUS_MPI STREQUAL "$CACHE{COEUS_MPI_
     if("$CACHE{COEUS_MPI_BEFORE}" STREQUAL "")
         set(before "the MPI that comes first in the PATH")
     endif()
-    message(FATAL_ERROR "COEUS_MPI = ${COEUS_MPI}: the folder ${PROJECT_BINARY_DIR} was made with ${before}. Remove it and "
+    set(asked ${COEUS_MPI})
+    set(COEUS_MPI "$CACHE{COEUS_MPI_BEFORE}" CACHE STRING "" FORCE) # the folder stays as it was
+    message(FATAL_ERROR "COEUS_MPI = ${asked}: the folder ${PROJECT_BINARY_DIR} was made with ${before}. Remove it and "
         "build again")
 endif()
 set(COEUS_MPI_BEFORE "${COEUS_MPI}" CACHE INTERNAL "COEUS_MPI when the folder was made")
