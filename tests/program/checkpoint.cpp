@@ -182,9 +182,9 @@ TEST_CASE("program: a full disk while saving") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
     train_tiny(run, data, saving_twice + Arguments{steps(2)});
-    // a limit on the size of files stands in for the disk; logs and metrics stay below it, and Open MPI is
-    // told to do without its files of shared memory
-    std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash '" COEUS_PROGRAM "'";
+    // a limit on the size of files stands in for the disk; logs and metrics stay below it, and Open MPI and
+    // MPICH (over UCX) are told to do without their files of shared memory
+    std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash UCX_TLS=self '" COEUS_PROGRAM "'";
     for (const std::string& word : tiny_run(run, data, saving_twice)) command += " '" + word + "'";
     const std::string mode = GENERATE("disabled", "async");
     const Outcome full = run_shell(command + " --checkpoint.async_mode=" + mode);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decks and command lines as a user gives them: what the program says about mistakes, and with which exit
 // code.
+#include "coeus/comm/mpi.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
+using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
 
@@ -51,8 +53,10 @@ TEST_CASE("Several ranks say a mistake once") {
 
 TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
     const std::vector<std::string> run = {"train", "--training.dataset_path=tokens.h5"};
+    const std::string missing =
+        MpiRuntime::library_version().starts_with("Open MPI") ? "PMIx is missing" : "PMI2 is missing";
     expect_config_error(run_coeus(run, 0, {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"}}),
-                        "Slurm started 4 tasks, but each sees an MPI world of one rank: PMIx is missing");
+                        "Slurm started 4 tasks, but each sees an MPI world of one rank: " + missing);
     expect_config_error(run_coeus(run, 0, {{"SLURM_NTASKS", "4"}}), "Slurm gives this job 4 tasks");
     // a dry run needs no ranks
     CHECK(run_coeus({"train", "--dry_run", "--ranks=8", "--model.name=llama3", "--model.flavor=debugmodel"},
