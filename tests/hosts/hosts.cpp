@@ -5,7 +5,9 @@
 #include <cstdlib>
 
 extern "C" int gethostname(char* name, size_t length) noexcept {
-    const char *rank = std::getenv("OMPI_COMM_WORLD_RANK"), *ranks = std::getenv("COEUS_TEST_RANKS_PER_HOST");
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = std::getenv("PMI_RANK");  // MPICH
+    const char* ranks = std::getenv("COEUS_TEST_RANKS_PER_HOST");
     std::snprintf(name, length, "host%d", rank && ranks ? std::atoi(rank) / std::atoi(ranks) : 0);
     return 0;
 }

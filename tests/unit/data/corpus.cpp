@@ -129,7 +129,7 @@ TEST_CASE("corpus: large files are cut, nothing is lost") {
     const TemporaryFolder folder;
     std::string lines, words, solid(3 << 20, 'x'), json;
     for (int i = 0; lines.size() < (3 << 20); ++i) lines += "line " + std::to_string(i) + " of the file é\n";
-    for (int i = 0; words.size() < (3 << 20); ++i) words += "words without line ends ";
+    while (words.size() < (3 << 20)) words += "words without line ends ";
     Strings texts;
     for (int i = 0; json.size() < (3 << 20); ++i) {
         texts.push_back("document " + std::to_string(i) + std::string(1000, 'y'));
