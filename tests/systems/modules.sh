@@ -15,9 +15,20 @@ if [ "$(id -u)" = 0 ]; then
     id someone >/dev/null 2>&1 || useradd --create-home someone
     mkdir -p /home/someone/sources
     cd /home/someone/sources
-    for package in fmtlib spdlog nlohmann-json3 tomlplusplus onednn hwloc pcre2 utf8proc sentencepiece xxhash libzstd zlib; do
+    # the headers of four libraries, and the sources of eight; those that are there already stay
+    for package in libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev; do
+        [ -d headers/$package ] && continue
+        apt-get -qq download $package >/dev/null
+        mkdir -p headers/$package
+        dpkg -x ${package}_*.deb headers/$package
+    done
+    for package in onednn hwloc pcre2 utf8proc sentencepiece xxhash libzstd zlib; do
         [ -d $package ] && continue
-        mkdir part && (cd part && apt-get -qq source $package >/dev/null 2>&1)
+        rm -rf part && mkdir part
+        (cd part && apt-get -qq source $package >/dev/null 2>&1) || {
+            echo "modules.sh: Debian's mirror does not give the source of $package: put its release into $PWD/$package" >&2
+            exit 1
+        }
         mv part/*/ $package
         rm -rf part
     done
@@ -33,8 +44,9 @@ mkdir -p "$libraries/include"
 cd "$HOME/sources"
 export CC=gcc-11 CXX=g++-11
 # in the words of packaging/README.md
-cp -r fmtlib/include/fmt spdlog/include/spdlog nlohmann-json3/include/nlohmann "$libraries/include"
-cp -r tomlplusplus/include/toml++ "$libraries/include"
+for folder in fmt spdlog nlohmann toml++; do
+    cp -r headers/*/usr/include/$folder "$libraries/include"
+done
 by_cmake() { # FOLDER OPTIONS...
     folder=$1
     shift
