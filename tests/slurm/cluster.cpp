@@ -17,6 +17,10 @@ namespace {
 
 const std::string script = COEUS_SOURCE_DIR "/tests/slurm/cluster.sh";
 
+bool is_open_mpi() {
+    return MpiRuntime::library_version().starts_with("Open MPI");
+}
+
 constexpr const char* deck_text = R"(
 [job]
 dump_folder = "{}"
@@ -69,7 +73,9 @@ bool slurm_is_here() {
 
 Cluster::Cluster(int nodes) {
     const Outcome up = run_shell(
-        fmt::format("PATIENCE={} {} up {} {} 1", whole_patience(1), script, folder_.path().string(), nodes));
+        // mpirun of MPICH starts its daemons by srun, which may have no PMIx
+        fmt::format("PATIENCE={} MPI_DEFAULT={} {} up {} {} 1", whole_patience(1),
+                    is_open_mpi() ? "pmix" : "none", script, folder_.path().string(), nodes));
     INFO(up.output);
     REQUIRE(up.exit_code == 0);
     // in case that this process is killed
@@ -89,10 +95,7 @@ Outcome Cluster::run(const std::string& command) const {
         fmt::format("cd {0} && export SLURM_CONF={0}/slurm.conf COEUS={1} "
                     "COEUS_JOBSCRIPTS={2}/jobscripts XDG_CACHE_HOME={3} {4} && {5}",
                     folder_.path().string(), COEUS_PROGRAM, COEUS_SOURCE_DIR, COEUS_TEST_CACHE,
-                    MpiRuntime::library_version().starts_with("Open MPI")
-                        ? ""
-                        : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'",
-                    command));
+                    is_open_mpi() ? "" : "COEUS_LAUNCH='srun --mpi=pmi2 --kill-on-bad-exit=1'", command));
 }
 
 std::string Cluster::ask(const std::string& command) const {

@@ -80,7 +80,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,sched_min_interval=0
-MpiDefault=pmix
+MpiDefault=${MPI_DEFAULT:-pmix}
 ReturnToService=2
 JobRequeue=1
 KillWait=$((5 * times))
