@@ -42,10 +42,9 @@ void apply(const CpuShare& share);
 
 /// Asks Linux to run the calling thread, and those that it starts later, in time slices of 0.1 ms instead of
 /// 3 ms. Ranks that share a core wait for each other often, and a thread that waits yields the core or
-/// sleeps. From Linux 6.6 on a thread that yields comes again only after the others have had slices for the
-/// one that it gave away (kernel/sched/fair.c, yield_task_fair), so that ranks beside other work starve; with
-/// a short slice it gives little away. From 6.12 on a thread can choose its slice (sched_setattr(2),
-/// sched_runtime). Older systems ignore it.
+/// sleeps. From Linux 6.6 on a thread that yields loses a whole slice (kernel/sched/fair.c, yield_task_fair),
+/// so that ranks beside other work starve; a short slice costs little. From 6.12 on a thread can choose its
+/// slice (sched_setattr(2), sched_runtime). Older systems ignore it.
 void run_in_short_slices();
 
 /// "AMD EPYC 7B13"; of aarch64 the number of its design, "CPU part 0xd4f"
