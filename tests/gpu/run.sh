@@ -92,11 +92,7 @@ part device 30 "" test_gpu "a GPU*"
 part training 60 "" test_gpu "training on a GPU*"
 part others 60 "" test_gpu '~"GPU kernels*"~"a GPU*"~"training on a GPU*"' # offloading
 mpirun="mpirun --oversubscribe --bind-to none" # a bundle's is Open MPI's
-if [ -f "$folder/CMakeCache.txt" ]; then
-    mpirun=$("$here/../../tools/mpirun_command.sh" "$folder")
-elif [ ! -x "$folder/run" ]; then
-    mpirun=$("$here/../../tools/mpirun_command.sh")
-fi
+if [ -f "$folder/CMakeCache.txt" ]; then mpirun=$("$here/../../tools/mpirun_command.sh" "$folder"); fi
 for ranks in 2 4 8; do # that share the GPU
     part meshes-$ranks 90 "$mpirun -n $ranks" mpi_gpu
 done

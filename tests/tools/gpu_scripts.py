@@ -33,7 +33,7 @@ class Script(unittest.TestCase):
         """A build folder with the emulated GPU's programs."""
         for name, program in (("coeus", "tests/coeus_emulated"), ("tests/test_gpu", "tests/test_cuda"),
                               ("tests/mpi_gpu", "tests/mpi_cuda"), ("tests/test_gpu_program", "tests/test_emulated"),
-                              ("bench/gpu_gemm", "bench/gpu_gemm")):
+                              ("bench/gpu_gemm", "bench/gpu_gemm"), ("CMakeCache.txt", "CMakeCache.txt")):
             link = self.folder / name
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(BUILT / program)
