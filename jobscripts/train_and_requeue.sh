@@ -52,7 +52,8 @@ stop() {
 }
 
 queue_again() {
-    scontrol requeue "$job" ||
+    # Slurm ends this script once the job is queued, and perhaps scontrol before it has answered
+    scontrol requeue "$job" || [ $? -gt 128 ] ||
         stop "$*, and Slurm does not queue this job again; the same sbatch line goes on from the newest checkpoint"
     say "$*; queued again"
     forget_this_start

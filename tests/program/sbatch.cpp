@@ -177,6 +177,9 @@ TEST_CASE("job script: a Slurm that queues nothing again, and a program that is 
     script.program("scontrol", "echo disabled; exit 1");
     CHECK_THAT(script.run().output,
                Contains("and Slurm does not queue this job again; the same sbatch line goes on"));
+    // it was queued again, and with this script the answer was ended
+    script.program("scontrol", "kill -TERM $$");
+    CHECK_THAT(script.run().output, Contains("in order before its last step; queued again"));
     script.program("coeus", "exit 13");
     const Outcome outcome = script.run();
     CHECK(outcome.exit_code == 2);
