@@ -60,7 +60,11 @@ struct FaultyRun {
     }
 
     void ended_with(const std::string& cause) const {
-        CHECK(outcome.exit_code == 3);
+        // mpirun of MPICH kills the other ranks when the first ends, and may give that as its code
+        if (MpiRuntime::library_version().starts_with("Open MPI"))
+            CHECK(outcome.exit_code == 3);
+        else
+            CHECK((outcome.exit_code == 3 || outcome.exit_code == 9));
         CHECK_THAT(outcome.output, Contains("Likely cause: " + cause));
         CHECK(count_of("Likely cause", outcome.output) == 1);
         CHECK_THAT(read_file(folder / "run/comm_traces/report.txt"), Contains("Likely cause: " + cause));
