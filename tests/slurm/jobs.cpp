@@ -66,9 +66,11 @@ void check_goes_on(const Disturb& disturb, const std::string& says, const Traini
         job.wait_for_step(step);
         disturb(cluster, job);
         job.wait_for_end();
-        // where a start takes long, the time of the next one is nearly over too
+        // where a start takes long, the time of the next one is nearly over too; where the first, slow one
+        // was lost in MPI_Init, none may be
         const bool is_timed = how.sbatch.find("--time=") != std::string::npos;
-        const int stops = is_timed ? std::max(1, count_of(says, job.log())) : 1;
+        const int least = job.starts_lost_in_mpi() > 0 ? 0 : 1;
+        const int stops = is_timed ? std::max(least, count_of(says, job.log())) : 1;
         job.finish(1 + stops);
         INFO(job.log());
         const int lost = says == crashed ? job.starts_lost_in_mpi() : 0;
