@@ -47,8 +47,7 @@ std::string launcher_problem(const StartEnvironment& start, int world_size) {
     if (launched > 1 && !in_step)
         return fmt::format(
             "mpirun started {} ranks, but each sees an MPI world of one rank: this mpirun is of another MPI "
-            "than "
-            "the program, which was built with {}. Start it with the mpirun of that MPI",
+            "than the program, which was built with {}. Start it with the mpirun of that MPI",
             launched, start.library);
     if (tasks <= 1) return "";
     const std::string missing =

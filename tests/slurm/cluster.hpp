@@ -65,7 +65,7 @@ public:
     /// script queues such a job again, as after any crash.
     int starts_lost_in_mpi() const;
     /// CHECKs that it ended well, after so many starts, and those that were lost.
-    void finish(int starts) const;
+    void finish(int starts, bool preempted = false) const;
 
 private:
     const Cluster& cluster_;

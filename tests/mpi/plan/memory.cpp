@@ -24,6 +24,7 @@ void check_taken(const MeshCase& c, const Communicator& world) {
     // libraries keep what earlier meshes made them take: of that, what is more than their share of a plan
     const int64_t libraries = library_bytes(c.types.compute, world.size());
     const double left = double(std::max<int64_t>(0, resident_since_start() - libraries));
+    CHECK(left <= double((8 << 20) + growth_allowance));  // a mesh of ours that stays takes 100 MiB
     const Mesh mesh(world.split(0, "world"), c.mesh);
     MeshRun run(c, mesh);
     for (const int64_t step : {1, 2}) {
