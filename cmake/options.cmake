@@ -24,6 +24,12 @@ else()
         -Wno-pass-failed
         # Clang 16 and newer sees what the headers of GCC 12 call in std::stable_sort
         -Wno-deprecated-declarations)
+    # Clang 16 and 17 recurse without end over vectors of bfloat16 if they may use AVX512-BF16
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 16
+       AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 18)
+        list(APPEND options -mno-avx512bf16)
+        message(STATUS "Clang ${CMAKE_CXX_COMPILER_VERSION} crashes over AVX512-BF16: built without it, with slower products in bfloat16")
+    endif()
     # Clang 14 lacks what the headers of GCC 12 ask of a compiler
     include(CheckCXXSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS "-std=c++20 ${OpenMP_CXX_FLAGS}")
