@@ -12,6 +12,7 @@ for program in build/bench/bench_*; do
     fi
 done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_reachable=weighted # Open MPI 5 asks routes, of which this machine's own address may have none
 start="$(tools/mpirun_command.sh build) -n"
 echo "== build/bench/mpi_overlap on 2 ranks"
 $start 2 build/bench/mpi_overlap
