@@ -56,8 +56,16 @@ coeus_library(optim USES state comm kernels device base)
 coeus_library(io USES state comm device file base)
 coeus_library(data USES comm device file base LIBRARIES coeus_pcre2 coeus_utf8proc coeus_sentencepiece Threads::Threads)
 coeus_library(plan USES pipeline models layers state comm kernels device base)
-coeus_library(train USES job plan pipeline optim data io models layers state comm kernels device file base
-    LIBRARIES Boost::program_options Threads::Threads)
+coeus_library(engine USES plan pipeline optim layers models state comm kernels device base)
+coeus_library(generate USES plan pipeline data layers models state comm kernels device file base)
+coeus_library(config USES comm device file base LIBRARIES Boost::program_options)
+coeus_library(pretrained USES config models io data layers state comm kernels device file base)
+coeus_library(guards USES config engine io plan pipeline optim layers models state comm kernels device file base)
+coeus_library(observe USES config engine plan pipeline optim layers models state comm kernels device file base)
+coeus_library(watchdog USES config comm device file base LIBRARIES Threads::Threads)
+coeus_library(report USES config plan pipeline models layers state comm kernels device file base)
+coeus_library(train USES report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
+    state comm kernels device file base LIBRARIES Threads::Threads)
 
 add_library(coeus INTERFACE)
 get_property(libraries GLOBAL PROPERTY COEUS_LIBRARIES)
@@ -76,7 +84,7 @@ endif()
 # the commands, with main() beside them
 include(cmake/jobscripts.cmake)
 include(cmake/built_with.cmake)
-coeus_library(apps USES train job plan pipeline optim data io models layers state comm kernels device file base
+coeus_library(apps USES train report watchdog observe guards pretrained generate engine config job plan pipeline optim data io models layers state comm kernels device file base
     LIBRARIES coeus_jobscripts coeus_built_with)
 # coeus_executable(NAME LIBRARIES): the program over coeus with a GPU or without
 function(coeus_executable name)

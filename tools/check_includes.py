@@ -20,7 +20,7 @@ HOME = {
     "xxhash": ("file",),
     "zlib": ("file",),
     "zstd": ("file",),
-    "boost/": ("train", "data"),
+    "boost/": ("config", "data", "report"),
     "oneapi/dnnl": ("kernels",),
     "dnnl": ("kernels",),
     "cblas": ("kernels",),
@@ -30,7 +30,7 @@ HOME = {
     "pcre2": ("data",),
     "utf8proc": ("data",),
     "sentencepiece": ("data",),
-    "google/protobuf": ("train",),
+    "google/protobuf": ("report",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

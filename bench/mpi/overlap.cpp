@@ -8,8 +8,8 @@
 #include "coeus/base/random.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/models/registry.hpp"
-#include "coeus/train/engine.hpp"
-#include "coeus/train/tracer.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/observe/tracer.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -12,10 +12,10 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/train/flags.hpp"
-#include "coeus/train/model_setup.hpp"
-#include "coeus/train/pretrained.hpp"
-#include "coeus/train/titan_checkpoint.hpp"
+#include "coeus/config/command_flags.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+#include "coeus/pretrained/titan_checkpoint.hpp"
 
 #include <filesystem>
 #include <utility>

@@ -10,10 +10,10 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/train/device_setup.hpp"
-#include "coeus/train/flags.hpp"
-#include "coeus/train/pretrained.hpp"
-#include "coeus/train/prompts.hpp"
-#include "coeus/train/writer.hpp"
+#include "coeus/config/command_flags.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+#include "coeus/generate/prompts.hpp"
+#include "coeus/generate/text_writer.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -2,7 +2,7 @@
 #include "help.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 
 #include <cstdio>
 

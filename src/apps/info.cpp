@@ -11,7 +11,7 @@
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub.hpp"
-#include "coeus/train/flags.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "deck_arguments.hpp"
 #include "info/kinds.hpp"
 

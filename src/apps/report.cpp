@@ -3,8 +3,8 @@
 #include "report.hpp"
 
 #include "coeus/base/log.hpp"
-#include "coeus/train/flags.hpp"
-#include "coeus/train/report.hpp"
+#include "coeus/config/command_flags.hpp"
+#include "coeus/report/report.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

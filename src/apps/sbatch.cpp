@@ -8,7 +8,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
-#include "coeus/train/flags.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "coeus/train/setup.hpp"
 #include "deck_arguments.hpp"
 #include "jobscripts.hpp"

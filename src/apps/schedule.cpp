@@ -9,7 +9,7 @@
 #include "coeus/pipeline/draw.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/lower.hpp"
-#include "coeus/train/flags.hpp"
+#include "coeus/config/command_flags.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

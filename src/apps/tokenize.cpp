@@ -4,7 +4,7 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/train/flags.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "tokenizer.hpp"
 
 #include <algorithm>

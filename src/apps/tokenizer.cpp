@@ -5,7 +5,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/bpe_training.hpp"
-#include "coeus/train/flags.hpp"
+#include "coeus/config/command_flags.hpp"
 
 namespace coeus::apps {
 

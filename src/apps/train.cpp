@@ -6,11 +6,11 @@
 #include "coeus/base/stop_request.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/job/job_end.hpp"
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 #include "coeus/train/setup.hpp"
-#include "coeus/train/start_up.hpp"
+#include "coeus/observe/start_up.hpp"
 #include "coeus/train/trainer.hpp"
-#include "coeus/train/watchdog.hpp"
+#include "coeus/watchdog/watchdog.hpp"
 
 #include <cstdio>
 

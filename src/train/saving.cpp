@@ -6,8 +6,8 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/train/model_setup.hpp"
-#include "coeus/train/pretrained.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 
 #include <filesystem>
 #include <utility>

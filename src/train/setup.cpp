@@ -5,8 +5,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/train/device_setup.hpp"
-#include "coeus/train/memory_advice.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/engine/memory_advice.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/pipeline_setup.hpp"
 
 #include <algorithm>

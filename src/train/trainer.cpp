@@ -7,8 +7,8 @@
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
 #include "coeus/plan/machine.hpp"
-#include "coeus/train/memory_snapshot.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/observe/memory_snapshot.hpp"
+#include "coeus/pretrained/model_source.hpp"
 
 #include <cmath>
 #include <limits>

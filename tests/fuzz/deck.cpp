@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A deck: TOML, its options and their values.
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 #include "target.hpp"
 
 namespace coeus::fuzz {

@@ -8,7 +8,7 @@
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/optim/lr_schedule.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"

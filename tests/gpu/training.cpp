@@ -2,7 +2,7 @@
 // Steps of an engine on a GPU: what the CPU gives, in whatever order streams run, and nothing is allocated in
 // a step.
 #include "coeus/state/state_snapshot.hpp"
-#include "coeus/train/engine.hpp"
+#include "coeus/engine/engine.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"

@@ -4,7 +4,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

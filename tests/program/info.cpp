@@ -4,7 +4,7 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/registry.hpp"
-#include "coeus/train/pretrained.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

@@ -4,8 +4,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/train/model_setup.hpp"
-#include "coeus/train/pretrained.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/comm/nccl.hpp"
-#include "coeus/train/engine.hpp"
+#include "coeus/engine/engine.hpp"
 #include "support/model.hpp"
 
 #include <map>

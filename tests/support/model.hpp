@@ -4,7 +4,7 @@
 
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
-#include "coeus/train/batch_part.hpp"
+#include "coeus/engine/batch_part.hpp"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/options.hpp"
 
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 #include "support/support.hpp"
 
 namespace coeus::test {

@@ -2,7 +2,7 @@
 // The option reference (`coeus help options --markdown`), read back: what Coeus says that it knows.
 #pragma once
 
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 
 #include <string>
 #include <vector>

@@ -4,7 +4,7 @@
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl.hpp"
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 
 #include <optional>
 #include <string>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "coeus/data/blend.hpp"
-#include "coeus/train/config.hpp"
-#include "coeus/train/engine.hpp"
-#include "coeus/train/metrics.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/report/metrics.hpp"
 
 #include <optional>
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "coeus/models/decoder_config.hpp"
-#include "coeus/train/config.hpp"
-#include "coeus/train/engine.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
 
 namespace coeus {
 

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "coeus/io/async_checkpoint.hpp"
-#include "coeus/train/config.hpp"
-#include "coeus/train/engine.hpp"
-#include "coeus/train/run_folder.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/report/run_folder.hpp"
 
 #include <functional>
 #include <optional>

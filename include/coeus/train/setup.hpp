@@ -4,9 +4,9 @@
 
 #include "coeus/comm/mesh.hpp"
 #include "coeus/optim/lr_schedule.hpp"
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 #include "coeus/train/device_setup.hpp"
-#include "coeus/train/engine.hpp"
+#include "coeus/engine/engine.hpp"
 
 #include <string>
 #include <vector>

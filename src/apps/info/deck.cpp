@@ -5,7 +5,7 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/checkpoint.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/setup.hpp"
 #include "kinds.hpp"
 

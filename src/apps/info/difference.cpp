@@ -5,7 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/train/pretrained.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/io/hub.hpp"
-#include "coeus/train/model_setup.hpp"
-#include "coeus/train/pretrained.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "safetensors.hpp"
 
 #include <algorithm>

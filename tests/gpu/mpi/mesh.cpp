@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share a GPU, their tensors exchanged by way of the host, train as one rank on the CPU.
-#include "coeus/train/replica_comparison.hpp"
+#include "coeus/guards/replica_comparison.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"

@@ -5,7 +5,7 @@
 #include "coeus/comm/nccl_world.hpp"
 #include "coeus/comm/point_to_point.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/train/tracer.hpp"
+#include "coeus/observe/tracer.hpp"
 #include "gpu/gpu.hpp"
 #include "nccl_stand_in/nccl.hpp"
 #include "support/catch.hpp"

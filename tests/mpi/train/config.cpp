@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deck, model and token files as rank 0 alone can read them.
-#include "coeus/train/config.hpp"
+#include "coeus/config/config.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/token_file.hpp"
-#include "coeus/train/data.hpp"
-#include "coeus/train/model_setup.hpp"
+#include "coeus/train/training_data.hpp"
+#include "coeus/pretrained/model_source.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any number of data ranks takes the steps that one rank takes: loss, gradient norm, every weight.
-#include "coeus/train/engine.hpp"
+#include "coeus/engine/engine.hpp"
 
 #include "coeus/comm/together.hpp"
 #include "coeus/train/evaluator.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // On any mesh: all ranks refuse a step or none does; one flipped bit of one rank is found where another rank
 // has the same weights, and the run can go back.
-#include "coeus/train/guards.hpp"
+#include "coeus/guards/guards.hpp"
 
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"

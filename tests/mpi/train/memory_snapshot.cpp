@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where units take turns in the memory of gathered weights, a snapshot still tells them apart.
-#include "coeus/train/memory_snapshot.hpp"
+#include "coeus/observe/memory_snapshot.hpp"
 
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepTraces: which steps of a run are traced ([profiling], torchtitan's cycle), and where the traces go:
+// <folder>/iteration_<step>/rank<rank>_trace.json and rank<rank>_overlap.txt.
+#pragma once
+
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/observe/tracer.hpp"
+
+namespace coeus {
+
+class StepTraces {
+public:
+    /// `folder`: of all traces. Mesh and engine are borrowed.
+    StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Engine& engine);
+
+    /// Around each step, counted from 1. Whoever observes the kernels already goes on seeing them.
+    void begin(int64_t step);
+    void end(int64_t step);
+
+private:
+    int64_t place_in_cycle(int64_t step) const { return (step - 1) % options_.profile_freq; }
+    void write(int64_t step) const;
+
+    Config::Profiling options_;
+    std::filesystem::path folder_;
+    Mesh& mesh_;
+    Engine& engine_;
+    Tracer tracer_;
+    KernelObserver* before_ = nullptr;
+};
+
+}  // namespace coeus

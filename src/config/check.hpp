@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules over several options, and what a real run lacks.
+#pragma once
+
+#include "coeus/config/config.hpp"
+
+#include <string>
+#include <vector>
+
+namespace coeus::config {
+
+/// Checks every section. ConfigError names key, value, rule and the nearest valid choice.
+void check(const Config& config);
+
+/// One line for each thing that keeps a real run, but not a dry one, from starting: a setting that is not
+/// built yet, with what works instead, or no data.
+Words missing_for_a_run(const Config& config);
+
+}  // namespace coeus::config

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/config/command_flags.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+
+#include <boost/program_options.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <system_error>
+
+namespace coeus {
+
+namespace {
+
+namespace po = boost::program_options;
+
+template <class Number>
+bool read_number(const std::string& text, Number& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size();
+}
+
+// "--x=1" -> "x"
+std::string bare(std::string name) {
+    name.erase(0, name.find_first_not_of('-'));
+    return name.substr(0, name.find('='));
+}
+
+}  // namespace
+
+Flags& Flags::add(const std::string& name, const std::string& value_name, const std::string& default_value,
+                  const std::string& meaning) {
+    flags_.push_back({.name = name,
+                      .value_name = value_name,
+                      .default_value = default_value,
+                      .meaning = meaning,
+                      .value = default_value});
+    return *this;
+}
+
+Flags& Flags::add_list(const std::string& name, const std::string& value_name, const std::string& meaning) {
+    flags_.push_back({.name = name, .value_name = value_name, .meaning = meaning, .is_list = true});
+    return *this;
+}
+
+Flags& Flags::add_switch(const std::string& name, const std::string& meaning) {
+    flags_.push_back({.name = name, .meaning = meaning, .is_switch = true});
+    return *this;
+}
+
+void Flags::parse(const std::vector<std::string>& arguments) {
+    po::options_description table;
+    std::vector<std::string> names;
+    for (const Flag& flag : flags_) {
+        names.push_back(flag.name);
+        if (flag.is_switch)
+            table.add_options()(flag.name.c_str(), "");
+        else
+            table.add_options()(flag.name.c_str(), po::value<std::string>());
+    }
+    using style = po::command_line_style::style_t;
+    try {
+        const auto parsed =
+            po::command_line_parser(arguments)
+                .options(table)
+                .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
+                .run();
+        for (const po::option& option : parsed.options) {
+            if (option.string_key.empty()) {
+                words_.push_back(option.original_tokens.at(0));
+                continue;
+            }
+            for (Flag& flag : flags_) {
+                if (flag.name != option.string_key) continue;
+                if (flag.given && !flag.is_list)
+                    throw ConfigError("coeus {}: --{} is given twice", command_, flag.name);
+                flag.given = true;
+                if (option.value.empty()) continue;
+                flag.value = option.value.at(0);
+                if (flag.is_list) flag.values.push_back(flag.value);
+            }
+        }
+    } catch (const po::unknown_option& error) {
+        const std::string name = bare(error.get_option_name()), near = nearest_name(name, names);
+        throw ConfigError("coeus {}: unknown option --{}{}; options: --{}", command_, name,
+                          near.empty() ? "" : ", did you mean --" + near + "?", join(names, ", --"));
+    } catch (const po::invalid_command_line_syntax& error) {
+        throw ConfigError("coeus {}: --{} {}", command_, bare(error.get_option_name()),
+                          error.kind() == po::invalid_command_line_syntax::extra_parameter ? "takes no value"
+                                                                                           : "needs a value");
+    } catch (const po::error& error) {
+        throw ConfigError("coeus {}: {}", command_, error.what());
+    }
+    if (words_name_.empty() && !words_.empty())
+        throw ConfigError("coeus {}: '{}' is not understood; see coeus help {}", command_, words_[0],
+                          command_);
+    if (!words_name_.empty() && words_.empty())
+        throw ConfigError("coeus {} needs {}; see coeus help {}", command_, words_name_, command_);
+}
+
+void Flags::print_help() const {
+    std::printf("usage: coeus %s %s\n\n%s\n\n", command_.c_str(), usage_.c_str(), meaning_.c_str());
+    for (const Flag& flag : flags_) {
+        const std::string left = "--" + flag.name + (flag.is_switch ? "" : " " + flag.value_name);
+        const std::string right = flag.default_value.empty() ? "" : " (default " + flag.default_value + ")";
+        std::printf("  %-20s %s%s\n", left.c_str(), flag.meaning.c_str(), right.c_str());
+    }
+}
+
+const Flags::Flag& Flags::find(const std::string& name) const {
+    for (const Flag& flag : flags_)
+        if (flag.name == name) return flag;
+    throw LogicError("no flag --" + name);
+}
+
+const std::string& Flags::required(const std::string& name) const {
+    const Flag& flag = find(name);
+    if (flag.value.empty())
+        throw ConfigError("coeus {} needs --{}; see coeus help {}", command_, name, command_);
+    return flag.value;
+}
+
+const std::string& Flags::choice(const std::string& name, const std::vector<std::string>& choices) const {
+    const std::string& value = text(name);
+    if (std::find(choices.begin(), choices.end(), value) != choices.end()) return value;
+    const std::string near = nearest_name(value, choices);
+    throw ConfigError("coeus {}: --{} must be one of {}, is \"{}\"{}", command_, name, join(choices, ", "),
+                      value, near.empty() ? "" : "; did you mean " + near + "?");
+}
+
+int64_t Flags::integer(const std::string& name, int64_t least, int64_t most) const {
+    int64_t value = 0;
+    if (read_number(text(name), value) && value >= least && value <= most) return value;
+    throw ConfigError("coeus {}: --{} must be a whole number of at least {}{}, is \"{}\"", command_, name,
+                      least, most == INT64_MAX ? "" : fmt::format(" and at most {}", most), text(name));
+}
+
+double Flags::number(const std::string& name, double least, double most) const {
+    double value = 0;
+    if (read_number(text(name), value) && value >= least && value <= most) return value;
+    throw ConfigError("coeus {}: --{} must be a number from {} to {}, is \"{}\"", command_, name, least, most,
+                      text(name));
+}
+
+}  // namespace coeus

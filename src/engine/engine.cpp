@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/engine/engine.hpp"
+
+#include "coeus/state/state_snapshot.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+// Sequences [first, first + count) of a local batch whose sequences are `whole` tokens long.
+Batch slice_of(const Batch& local, int64_t first, int64_t count, int64_t whole) {
+    const auto rows = [&](Tensor ids, int64_t length) {
+        return ids ? ids.slice_rows(first * length, count * length) : Tensor{};
+    };
+    return {.sequences = count,
+            .seq_len = local.seq_len,
+            .tokens = rows(local.tokens, local.seq_len),
+            .labels = rows(local.labels, local.seq_len),
+            .positions = rows(local.positions, local.seq_len),
+            .document_start = rows(local.document_start, whole)};
+}
+
+ShardPlace place_in(const MeshShape& mesh, int rank) {
+    return {.tp = mesh.tp,
+            .tp_rank = mesh.coordinate(rank, tp),
+            .fsdp = mesh.size(fsdp),
+            .fsdp_rank = mesh.rank_in(rank, fsdp)};
+}
+
+// The options with their defaults filled in.
+EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
+    PipelineOptions& pipeline = options.pipeline;
+    if (pipeline.parts.empty()) pipeline.parts = {DecoderPart::whole(config)};
+    require(pipeline.timetable.ranks() == options.mesh.pp &&
+                pipeline.timetable.stages() == int(pipeline.parts.size()),
+            "a pipeline has the ranks of the mesh and a part of the model for each stage");
+    require(options.training.sequences % pipeline.timetable.microbatches == 0,
+            "a local batch is divided into micro-batches");
+    return options;
+}
+
+std::vector<DecoderPart> parts_of(const PipelineOptions& pipeline, int rank) {
+    std::vector<DecoderPart> parts;
+    for (const int stage : pipeline.timetable.placement.stages_of(rank))
+        parts.push_back(pipeline.parts[size_t(stage)]);
+    return parts;
+}
+
+std::vector<Stage> stages_of(const Decoder& decoder, Gathered* gathered) {
+    std::vector<Stage> stages;
+    for (const DecoderPart& part : decoder.parts()) stages.emplace_back(decoder, part, gathered);
+    return stages;
+}
+
+BatchShape micro_batch_of(const EngineOptions& options) {
+    return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
+            .seq_len = options.training.seq_len};
+}
+
+// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens over
+// tensor-parallel ranks, and the gradients of keys where they were gathered.
+std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges) {
+    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[dp_replicate], &mesh[tp]};
+    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[cp]);
+    return all;
+}
+
+// Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
+// communicates again, and parts that are not even would let ranks choose differently.
+RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
+    const int rank = options.mesh.coordinate(options.rank, pp);
+    const int first = rank * (options.mesh.ranks() / options.mesh.pp);
+    const Mesh mesh = Mesh::planned(options.mesh, first);
+    const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
+    Exec exec;
+    const Decoder any(config, options.types, 1, place_in(options.mesh, first), parts, {});
+    const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
+    return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
+        const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
+        return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
+                             options.exchanges, options.backend);
+    });
+}
+
+}  // namespace
+
+std::vector<MemoryPlan> plans_of_stages(const DecoderConfig& config, const EngineOptions& options) {
+    std::vector<MemoryPlan> plans;
+    EngineOptions of_rank = options;
+    for (int stage = 0; stage < options.mesh.pp; ++stage) {
+        of_rank.rank = stage * (options.mesh.ranks() / options.mesh.pp);
+        plans.push_back(Engine(config, of_rank).plan());
+    }
+    return plans;
+}
+
+Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
+    : options_(complete(config, options)),
+      recompute_(recompute_for(config, options_)),
+      decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
+               place_in(options.mesh, options.rank),
+               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, pp)), recompute_.blocks),
+      gathered_(decoder_.parameters(), options.gather),
+      executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, pp),
+                stages_of(decoder_, &gathered_), exec_),
+      adam_(options.adam) {
+    exec_.threads = options.threads;
+    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
+    plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
+                          mesh, options.exchanges, options.backend);
+    plan_.gathered = gathered_.bytes();
+    if (options.types.offload)
+        plan_.offloading += Offloaded::bytes(decoder_.parameters(), options.offload_chunk);
+    const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
+                                            mesh.size(cp), options.backend);
+    plan_.batches = ids.host;
+    for (const Communicator* ranks : summing(mesh, options.exchanges))
+        plan_.reduction += Communicator::reduction_bytes(ranks->size());
+    if (options.snapshot) plan_.snapshot = StateSnapshot::bytes(decoder_.parameters());
+    if (options.copies_state)
+        plan_.copies = (plan_.state.master + plan_.state.moments + plan_.on_host.state.total()) /
+                       mesh.size(dp_replicate);
+    plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
+    if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
+    if (options.backend == Backend::cuda) plan_for_gpu(ids.device);
+}
+
+// What the CPU holds for a GPU is in the host's memory; token ids are on both.
+void Engine::plan_for_gpu(int64_t token_ids) {
+    plan_.on_host.copies = plan_.copies;
+    plan_.on_host.snapshot = plan_.snapshot;
+    plan_.on_host.exchange = plan_.reduction + plan_.batches;
+    plan_.reduction = plan_.copies = plan_.snapshot = 0;
+    plan_.libraries = cuda_library_bytes;
+    plan_.batches = token_ids;
+    if (options_.nccl)
+        plan_.nccl = nccl_bytes(carrying_communicators(options_.mesh) + (decoder_.shared_table() ? 1 : 0));
+}
+
+void Engine::allocate(const Mesh& mesh, const Device& device) {
+    require(device.backend() == options_.backend, "an engine was planned for another backend");
+    require(!options_.types.offload || !device.is_host(), "what is on the host already is not offloaded");
+    mesh_ = &mesh;
+    exec_.run_on(device);
+    kernels_ = &kernels_of(options_.backend);
+    const Memory& memory = device.memory();
+    decoder_.allocate(true, device);
+    step_.emplace(device);
+    validation_.emplace(device);
+    gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, options_.streams, exec_,
+                       *kernels_);
+    exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
+    executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
+    temp_ = Arena(plan_.temporaries, "temporaries", memory);
+    if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
+    if (plan_.on_host.activations > 0)
+        offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(cp)), exec_);
+    layer_stream_.emplace(options_.streams, exec_);
+    exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
+    const auto part_of = [&](const BatchShape& shape, int64_t local_batches) {
+        return BatchPart(shape, local_batches,
+                         part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
+                                          options_.exchanges.context.balancing),
+                         device);
+    };
+    training_part_ = part_of(options_.training, options_.accumulation);
+    if (options_.validation.sequences > 0) validation_part_ = part_of(options_.validation, 1);
+    micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
+    const Placement& placement = options_.pipeline.timetable.placement;
+    if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
+        table_ranks_ = mesh[pp].split(decoder_.shared_table() ? 0 : 1, "ranks with the tied table");
+    if (table_ranks_) mesh.connect(*table_ranks_);
+    for (const Communicator* ranks : summing(mesh, options_.exchanges)) ranks->prepare_sums();
+    if (decoder_.shared_table()) table_ranks_->prepare_sums();
+}
+
+MemoryPlan Engine::used() const {
+    MemoryPlan used = plan_;
+    used.executor.frame = used.executor.validation_frame = 0;
+    used.executor.frame_entries = 0;
+    // where validation needs more than training, it is seen in the frames that it uses
+    const auto validated =
+        plan_.executor.validation_frame > plan_.executor.frame ? size_t(executor_.validation().frames) : 0;
+    for (size_t i = 0; i < executor_.frames().size(); ++i) {
+        const Frame& frame = executor_.frames()[i];
+        int64_t& most = i < validated ? used.executor.validation_frame : used.executor.frame;
+        most = std::max(most, frame.peak_bytes());
+        used.executor.frame_entries = std::max(used.executor.frame_entries, frame.peak_entries());
+    }
+    used.executor.frame_on_host = 0;
+    for (const Frame& frame : executor_.frames())
+        used.executor.frame_on_host = std::max(used.executor.frame_on_host, frame.peak_host_bytes());
+    used.on_host.activations = executor_.frame_bytes_on_host(used.executor);
+    used.activations = executor_.frame_bytes(used.executor);
+    used.temporaries = temp_.peak();
+    used.workspace = exec_.workspace.peak();
+    return used;
+}
+
+Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs) {
+    return {exec_,
+            *kernels_,
+            frame,
+            temp_,
+            batch,
+            scalars,
+            *exchanges_->kv,
+            exchanges_->tp,
+            *exchanges_->tokens,
+            exchanges_->loss,
+            inputs};
+}
+
+// Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
+Tensor Engine::flow_of(int64_t tokens) const {
+    return Tensor(nullptr, options_.types.compute, {tokens / (*mesh_)[tp].size(), decoder_.config().dim});
+}
+
+// What the host adds to a step, first; then the work, which is the same in each.
+bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
+                               FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
+                               FunctionRef<bool()> goes_on) {
+    if (exec_.queue) exec_.queue->finish();  // of a step without update
+    StepScalars scalars = adam_.begin_step(uint64_t(step), learning_rate, valid_tokens);
+    scalars.loss_limit = limits.loss;
+    scalars.norm_limit = limits.norm;
+    step_->stage(scalars);
+    for (int64_t i = 0; i < options_.accumulation; ++i) training_part_.stage(i, local_batch(i));
+    bool whole = true;
+    give(gradients_, [&] {
+        step_->bring(exec_);
+        kernels_->zero(exec_, decoder_.parameters().gradients());
+        for (int64_t i = 0; i < options_.accumulation && whole; ++i) {
+            if (i > 0 && !options_.graphs && !goes_on())
+                whole = false;
+            else
+                forward_backward(i);
+        }
+        sum_over_ranks();
+    });
+    return whole;
+}
+
+bool Engine::update() {
+    give(update_, [this] {
+        adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
+                           (*mesh_)[owner_axes]);
+        if (options_.limits) agree_on_refusal();
+        adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
+                     offloaded_ ? &*offloaded_ : nullptr);
+    });
+    gathered_.forget_weights();
+    return step_->read(exec_).refusals == 0;
+}
+
+// Groups of ranks that have summed the same loss and norm in other orders may find a limit between them.
+void Engine::agree_on_refusal() {
+    const Tensor refusals(&step_->scalars().refusals, Dtype::f64, {1});
+    for (const unsigned axes : {owner_axes, unsigned(dp_replicate)})
+        (*mesh_)[axes].all_reduce(exec_, refusals);
+}
+
+void Engine::renew_weights() {
+    decoder_.parameters().refresh_compute(exec_, *kernels_);
+    gathered_.forget_weights();
+}
+
+// A graph gathers all weights it reads.
+void Engine::give(Repeated& work, FunctionRef<void()> call) {
+    if (!options_.graphs || !exec_.queue || exec_.observer) return call();
+    gathered_.forget_weights();
+    work.give(exec_, call);
+}
+
+void Engine::forget_graphs() {
+    gradients_.forget();
+    update_.forget();
+}
+
+void Engine::forward_backward(int64_t local_batch) {
+    const Batch part = training_part_.bring(exec_, local_batch);
+    const BatchShape shape = micro_batch_of(options_);
+    for (size_t m = 0; m < micro_batches_.size(); ++m)
+        micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
+    const bool last = local_batch == options_.accumulation - 1;
+    const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
+    executor_.forward_backward(flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame) {
+        return context(micro_batches_[size_t(m)], frame, step_->scalars(), inputs);
+    });
+}
+
+void Engine::sum_over_ranks() {
+    gathered_.finish_gradients();
+    const ObservedExchange noted(exec_, "reduce_gradients");
+    (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
+    if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(exec_, table->gradient);
+    StepScalars& scalars = step_->scalars();
+    if (exec_.queue)
+        exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
+    else
+        scalars.own_loss = scalars.loss;
+    (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
+}
+
+void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
+    exec_.observer = kernels;
+    exec_.workspace.observe(arenas);
+    temp_.observe(arenas);
+    executor_.observe(arenas);
+}
+
+void Engine::observe_pipeline(ActionObserver* actions, CommunicationObserver* communication) {
+    executor_.observe_actions(actions);
+    if (table_ranks_) table_ranks_->observe(communication);
+}
+
+std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
+    std::vector<std::pair<std::string, const Arena*>> all;
+    const std::vector<Frame>& frames = executor_.frames();
+    for (size_t i = 0; i < frames.size(); ++i)
+        all.emplace_back(frames.size() == 1 ? "activations" : fmt::format("activations, frame {}", i),
+                         &frames[i].memory());
+    all.emplace_back("temporaries", &temp_);
+    all.emplace_back("kernel workspace", &exec_.workspace);
+    return all;
+}
+
+const Storage* Engine::storage_of(const Tensor& tensor) const {
+    const Parameters& parameters = decoder_.parameters();
+    const auto holds = [&](const Tensor& whole) {
+        const auto *first = static_cast<const std::byte*>(whole.data),
+                   *at = static_cast<const std::byte*>(tensor.data);
+        return first && at >= first && at + tensor.bytes() <= first + whole.bytes();
+    };
+    for (size_t u = 0; u < parameters.units().size(); ++u) {
+        const bool there = gathered_.is_in_use(u);
+        const Unit& unit = parameters.units()[u];
+        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+            const Storage& storage = parameters.storages()[i];
+            if (there && (holds(storage.w) || holds(storage.g))) return &storage;
+            if (holds(storage.master) || holds(storage.gradient)) return &storage;
+        }
+    }
+    return nullptr;
+}
+
+double Engine::evaluate(const LocalBatch& local) {
+    validation_part_.stage(0, local);
+    micro_batches_[0] = validation_part_.bring(exec_, 0);
+    validation_->stage({});
+    validation_->bring(exec_);
+    executor_.evaluate(flow_of(micro_batches_[0].count()), [this](int, Frame& frame) {
+        return context(micro_batches_[0], frame, validation_->scalars(), inputs_in_frame());
+    });
+    return validation_->read(exec_).loss;
+}
+
+}  // namespace coeus

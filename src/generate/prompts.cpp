@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/generate/prompts.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/file/raw_file.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+std::string text_of(const std::string& line, const std::string& place) {
+    const JsonDocument document = JsonDocument::parse(line, place);
+    const JsonView object = document.root();
+    if (!object.is_object()) object.reject("must be an object with \"prompt\" or \"text\"");
+    for (const char* key : {"prompt", "text"})
+        if (object.contains(key)) return object.string(key);
+    throw ConfigError("{}: has neither \"prompt\" nor \"text\"", place);
+}
+
+bool is_json(const std::filesystem::path& file) {
+    const std::string extension = file.extension().string();
+    return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+    const MappedFile map(file.string());
+    std::string_view all(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
+    if (all.find('\0') != std::string_view::npos)
+        throw ConfigError("{}: has NUL bytes, so it is no text, or UTF-16: iconv -f UTF-16 -t UTF-8",
+                          file.string());
+    if (all.starts_with("\xEF\xBB\xBF")) all.remove_prefix(3);
+    std::vector<Prompt> prompts;
+    const bool json = is_json(file);
+    int64_t number = 0;
+    for (size_t begin = 0; begin < all.size();) {
+        const size_t end = std::min(all.find('\n', begin), all.size());
+        std::string line(all.substr(begin, end - begin));
+        begin = end + 1;
+        ++number;
+        if (line.ends_with('\r')) line.pop_back();
+        if (line.find_first_not_of(" \t") == std::string::npos) continue;
+        if (json) line = text_of(line, fmt::format("{}, line {}", file.string(), number));
+        prompts.push_back({std::move(line), number});
+    }
+    if (prompts.empty()) throw ConfigError("{} has no prompts: every line is empty", file.string());
+    return prompts;
+}
+
+}  // namespace coeus

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/observe/step_traces.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+
+#include <fstream>
+
+namespace coeus {
+
+StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh,
+                       Engine& engine)
+    : options_(options),
+      folder_(std::move(folder)),
+      mesh_(mesh),
+      engine_(engine),
+      tracer_(mesh.world().rank(), Tracer::room, Stamps(engine.exec())) {}
+
+// A cycle is idle, then warms up, then is traced.
+void StepTraces::begin(int64_t step) {
+    const int64_t traced_from = options_.profile_freq - options_.profiler_active;
+    const int64_t place = place_in_cycle(step);
+    if (options_.profiler_active == 0 || place < traced_from - options_.profiler_warmup) return;
+    if (place <= traced_from) tracer_.clear();
+    before_ = engine_.exec().observer;
+    tracer_.hand_on(before_);
+    engine_.exec().observer = &tracer_;
+    engine_.observe_pipeline(&tracer_, &tracer_);
+    mesh_.observe(&tracer_);
+}
+
+void StepTraces::end(int64_t step) {
+    if (engine_.exec().observer != &tracer_) return;
+    engine_.exec().observer = before_;
+    engine_.observe_pipeline(nullptr, nullptr);
+    mesh_.observe(nullptr);
+    if (place_in_cycle(step) + 1 == options_.profile_freq) {
+        write(step);
+        tracer_.clear();
+    }
+}
+
+void StepTraces::write(int64_t step) const {
+    const std::filesystem::path folder = folder_ / fmt::format("iteration_{}", step);
+    std::error_code status;
+    std::filesystem::create_directories(folder, status);
+    if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder.string(), status.message()));
+    const int rank = mesh_.world().rank();
+    tracer_.write(folder / fmt::format("rank{}_trace.json", rank));
+    const std::string overlap = tracer_.overlap();
+    std::ofstream(folder / fmt::format("rank{}_overlap.txt", rank)) << overlap << '\n';
+    log::info("Trace of step {} in {} (open it at ui.perfetto.dev); communication of rank {}:\n{}", step,
+              folder.string(), rank, overlap);
+}
+
+}  // namespace coeus

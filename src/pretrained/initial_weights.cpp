@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pretrained/initial_weights.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/io/hub.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+
+#include <filesystem>
+
+namespace coeus {
+
+namespace {
+
+// Weights fit any constants that are no shapes, but were trained with those of their own description.
+std::vector<std::string> other_constants(const DecoderConfig& model, const DecoderConfig& source) {
+    std::vector<std::string> parts;
+    const auto compare = [&](const char* what, auto ours, auto theirs) {
+        if (ours != theirs) parts.push_back(fmt::format("{} is {} here, {} there", what, ours, theirs));
+    };
+    compare("rope_theta", model.rope_theta, source.rope_theta);
+    compare("norm_eps", model.norm_eps, source.norm_eps);
+    compare("RoPE scaling factor", model.rope_scaling ? model.rope_scaling->factor : 1.0,
+            source.rope_scaling ? source.rope_scaling->factor : 1.0);
+    return parts;
+}
+
+}  // namespace
+
+std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
+    const Config::Checkpoint& options = config.checkpoint;
+    const std::string path = options.initial_load_in_hf && options.initial_load_path.empty()
+                                 ? config.model.hf_assets_path
+                                 : options.initial_load_path;
+    if (path.empty()) return "";
+    on_first_rank(mesh.world(), [&] {
+        if (!std::filesystem::exists(path))
+            throw ConfigError("checkpoint.initial_load_path = \"{}\": there is no such file or folder", path);
+        if (options.initial_load_in_hf != is_hub_folder(path))
+            throw ConfigError(
+                "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "
+                "set checkpoint.initial_load_in_hf = {}",
+                path, options.initial_load_in_hf ? "not " : "",
+                options.initial_load_in_hf ? "false" : "true");
+    });
+    const Pretrained source(path, mesh.world());
+    const std::vector<std::string> differ = other_constants(decoder.config(), source.model());
+    if (!differ.empty() && mesh.world().rank() == 0)
+        log::warn(
+            "{} was trained with other constants ({}); model.flavor = \"hf\" takes those of a Hugging Face "
+            "folder",
+            source.path(), join(differ, ", "));
+    source.load(decoder.parameters(), mesh[dp_replicate], mesh.world());
+    return source.path();
+}
+
+}  // namespace coeus

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pretrained/pretrained.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/data/tokenizer.hpp"
+#include "coeus/file/toml.hpp"
+#include "coeus/io/checkpoint.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/pretrained/model_source.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file of weights that a path means: itself, or the newest in it.
+std::string weights_file(const fs::path& path) {
+    if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path.string());
+    return fs::is_directory(path) ? newest_weights(path.string()) : path.string();
+}
+
+template <class T>
+const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
+    for (const TomlEntry& entry : deck)
+        if (entry.key == key) return entry.value.as<T>();
+    return nullptr;
+}
+
+// Every parameter under its name in the folder, and where its master weights are, if anywhere.
+std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    std::vector<HubTensor> tensors;
+    for (const Storage* storage : parameters.model()) {
+        for (const Param& param : storage->params()) {
+            const HubName hub = family.hub_name(param.name, model);
+            HubTensor& tensor = tensors.emplace_back();
+            tensor.name = hub.name;
+            tensor.shape = param.shape;
+            tensor.rotated_heads = hub.rotated_heads;
+            tensor.device = &parameters.master_device();
+            if (!storage->master) continue;
+            const Storage::Piece piece = storage->owned(param, storage->master);
+            tensor.local = piece.rows;
+            tensor.first_row = piece.first_row;
+            tensor.first_col = piece.first_col;
+        }
+    }
+    return tensors;
+}
+
+}  // namespace
+
+std::vector<HubTensor> hub_tensors(const DecoderConfig& model) {
+    return hub_tensors(Decoder(model, {}, 1).parameters(), model);
+}
+
+std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
+                                  const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    const std::string group = "model/";
+    std::vector<HubEntry> entries;
+    for (size_t i = 0; i < paths.size(); ++i) {
+        require(paths[i].starts_with(group), "a Hugging Face folder holds weights alone");
+        const HubName hub = family.hub_name(paths[i].substr(group.size()), model);
+        entries.push_back({hub.name, shapes[i], hub.rotated_heads});
+    }
+    return entries;
+}
+
+std::vector<std::string> checkpoint_paths(const DecoderConfig& model) {
+    std::vector<std::string> paths;
+    const Decoder decoder(model, {}, 1);
+    for (const Storage* storage : decoder.parameters().model())
+        for (const Param& param : storage->params()) paths.push_back("model/" + param.name);
+    return paths;
+}
+
+HubTokenizer hub_tokenizer(const std::string& place) {
+    HubTokenizer known{.folder = place};
+    if (place.empty()) return known;
+    if (!Tokenizer::is_at(place)) {
+        log::warn("The Hugging Face folder gets no tokenizer: there is none at {}", place);
+        return known;
+    }
+    try {
+        const Tokenizer tokenizer(place);
+        known.bos_id = tokenizer.bos_id();
+        known.eos_id = tokenizer.eos_id();
+    } catch (const ConfigError& error) {
+        log::warn("The folder's files do not tell BOS and EOS: {}", error.what());
+    }
+    return known;
+}
+
+Pretrained::Pretrained(const fs::path& path) : is_hub_(is_hub_folder(path.string())) {
+    if (is_hub_) {
+        path_ = tokenizer_folder_ = path.string();
+        model_ = model_from_hub(path_);
+        trained_seq_len_ = std::min<int64_t>(2048, model_.max_seq_len);
+        return;
+    }
+    path_ = weights_file(path);
+    const TrainRecord record = read_checkpoint_header(path_).train;
+    model_ = model_from_description(record.model, path_);
+    const std::vector<TomlEntry> deck = parse_toml(record.deck, path_ + " (deck)");
+    for (const char* key :
+         {"model.hf_assets_path", "model.tokenizer_path"})  // the later one, where given, counts
+        if (const std::string* folder = find<std::string>(deck, key); folder && !folder->empty())
+            tokenizer_folder_ = *folder;
+    const int64_t* seq_len = find<int64_t>(deck, "training.seq_len");
+    trained_seq_len_ = seq_len ? *seq_len : std::min<int64_t>(2048, model_.max_seq_len);
+}
+
+Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
+    std::vector<std::string> texts;
+    on_first_rank(ranks, [&] {
+        const Pretrained found(path);
+        texts = {found.path_, found.tokenizer_folder_, found.is_hub_ ? "hub" : "",
+                 describe_model(found.model_), std::to_string(found.trained_seq_len_)};
+    });
+    texts = broadcast_texts(ranks, texts);
+    path_ = texts[0];
+    tokenizer_folder_ = texts[1];
+    is_hub_ = !texts[2].empty();
+    model_ = model_from_description(texts[3], path_);
+    trained_seq_len_ = std::stoll(texts[4]);
+}
+
+void Pretrained::load(const Parameters& parameters, const Communicator& replicas,
+                      const Communicator& ranks) const {
+    if (is_hub_)
+        together(ranks, [&] { load_hub_weights(path_, hub_tensors(parameters, model_)); });
+    else
+        load_checkpoint(path_, checkpoint_tensors(parameters, replicas, false), ranks);
+}
+
+}  // namespace coeus

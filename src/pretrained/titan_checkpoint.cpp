@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/pretrained/titan_checkpoint.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/pretrained/model_source.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+constexpr int64_t most_steps = 1'000'000'000'000;
+
+/// What a parameter is called in the folder.
+class TitanNames {
+public:
+    explicit TitanNames(const DcpFolder& folder)
+        : folder_(folder), group_(folder.has("model.tok_embeddings.weight") ? "model." : "") {}
+
+    std::string weight(const std::string& parameter) const {
+        const std::string renamed = renamed_later(parameter);
+        return group_ + (folder_.has(group_ + renamed) ? renamed : parameter);
+    }
+    std::string moment(const std::string& parameter, const std::string& moment) const {
+        return "optimizer.state." + weight(parameter).substr(group_.size()) + "." + moment;
+    }
+
+private:
+    // the names of 2026, where these differ
+    static std::string renamed_later(std::string name) {
+        if (name == "output.weight") return "lm_head.weight";
+        if (const size_t at = name.find("attention.w"); at != std::string::npos && name[at + 11] != 'o')
+            name.insert(at + std::string("attention.").size(), "qkv_linear.");
+        return name;
+    }
+
+    const DcpFolder& folder_;
+    std::string group_;  // under which 2024's torchtitan put the model
+};
+
+struct Parameter {
+    std::string name;
+    Shape shape;
+};
+std::vector<Parameter> parameters_of(const DecoderConfig& model) {
+    std::vector<Parameter> all;
+    const Decoder decoder(model, {}, 1);
+    for (const Storage* storage : decoder.parameters().model())
+        for (const Param& param : storage->params()) all.push_back({param.name, param.shape});
+    return all;
+}
+
+// State of a run that is no weight.
+bool is_beside_model(const std::string& name) {
+    for (const char* group : {"optimizer", "lr_scheduler", "dataloader", "train_state"})
+        if (name.starts_with(group)) return true;
+    return name.ends_with("freqs_cis");  // a constant
+}
+
+void check_weights(const std::string& path, const DcpFolder& folder, const TitanNames& names,
+                   const std::vector<Parameter>& parameters, bool tied) {
+    std::set<std::string> taken;
+    if (tied) taken = {names.weight("output.weight")};  // the embedding's table once more
+    for (const auto& [name, shape] : parameters) {
+        const std::string theirs = names.weight(name);
+        const DcpFolder::Entry entry = folder.entry(theirs);
+        if (entry.shape != shape)
+            throw ConfigError(
+                "{} is of another model than the deck's: {} is {} in the folder, {} in the model", path,
+                theirs, entry.shape.text(), shape.text());
+        taken.insert(theirs);
+    }
+    for (const std::string& name : folder.names())
+        if (!taken.contains(name) && !is_beside_model(name))
+            throw ConfigError(
+                "{} is of another model than the deck's: it has '{}', which no parameter of the model takes",
+                path, name);
+}
+
+int64_t sequences_of_a_step(const Config& deck) {
+    if (deck.training.global_batch_size > 0) return deck.training.global_batch_size;
+    const auto& degrees = deck.parallelism;
+    if (degrees.data_parallel_shard_degree > 0)
+        return deck.training.local_batch_size * degrees.data_parallel_shard_degree *
+               degrees.data_parallel_replicate_degree;
+    throw ConfigError(
+        "the deck leaves open how many sequences a step takes, and so where in the data the run stood: set "
+        "training.global_batch_size in it, or leave the optimizer out with --only model");
+}
+
+// A run that went on from moments as if at step 0 would warm up and correct their bias once more.
+int64_t step_of(const std::string& path, const DcpFolder& folder, bool full) {
+    const std::optional<int64_t> step = folder.integer("train_state.step");
+    if (full && !step)
+        throw ConfigError(
+            "{} has the optimizer's moments, but no train_state.step, and so not where the run stood; leave "
+            "the optimizer out with --only model",
+            path);
+    if (step && (*step < 0 || *step > most_steps))
+        throw ConfigError("{}: train_state.step = {}: must be from 0 to {}", path, *step, most_steps);
+    return step.value_or(0);
+}
+
+TrainRecord record_of(const std::string& path, const DcpFolder& folder, const Config& deck,
+                      const DecoderConfig& model, bool full) {
+    TrainRecord record{.step = step_of(path, folder, full),
+                       .seed = deck.debug.seed,
+                       .deck = deck_text(deck),
+                       .version = version(),
+                       .model = describe_model(model)};
+    if (full) {
+        record.sample = record.step * sequences_of_a_step(deck);
+        record.tokens_seen = record.sample * deck.training.seq_len;
+    }
+    return record;
+}
+
+}  // namespace
+
+TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& deck, bool weights_only) {
+    DcpFolder stored(folder);
+    const TitanNames names(stored);
+    TitanCheckpoint checkpoint{.model = model_from_deck(deck), .record = {}, .arrays = {}};
+    const std::vector<Parameter> parameters = parameters_of(checkpoint.model);
+    check_weights(folder, stored, names, parameters, checkpoint.model.tied);
+    checkpoint.full = !weights_only && std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
+        return stored.has(names.moment(p.name, "exp_avg"));
+    });
+    std::vector<std::string> paths, theirs;
+    const auto add = [&](const std::string& ours, const std::string& name, const Shape& shape) {
+        if (stored.entry(name).shape != shape)
+            throw ConfigError("{}: {} is {}, not {} as its parameter", folder, name,
+                              stored.entry(name).shape.text(), shape.text());
+        paths.push_back(ours);
+        theirs.push_back(name);
+    };
+    for (const auto& [name, shape] : parameters) add("model/" + name, names.weight(name), shape);
+    if (checkpoint.full)
+        for (const char* moment : {"exp_avg", "exp_avg_sq"})
+            for (const auto& [name, shape] : parameters)
+                add(fmt::format("optimizer/{}/{}", moment, name), names.moment(name, moment), shape);
+    checkpoint.record = record_of(folder, stored, deck, checkpoint.model, checkpoint.full);
+    checkpoint.arrays = arrays_of_dcp(std::move(stored), paths, theirs);
+    return checkpoint;
+}
+
+}  // namespace coeus

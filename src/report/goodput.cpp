@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/report/goodput.hpp"
+
+#include "coeus/base/clock.hpp"
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+namespace coeus {
+
+namespace {
+
+std::string json_line(const StartTimes& t) {
+    Json line = Json::object();
+    line.set("start", t.start).set("time", t.time).set("step", t.step).set("start_up_s", t.start_up);
+    line.set("step_s", t.steps).set("data_s", t.data).set("validation_s", t.validation);
+    line.set("saving_s", t.saving);
+    if (t.steps_taken_back > 0)
+        line.set("taken_back_s", t.taken_back).set("steps_taken_back", t.steps_taken_back);
+    return line.text();
+}
+
+// The sums of a start where it had taken `step` steps.
+StartTimes at_step(const std::vector<StartTimes>& lines, int64_t step) {
+    const auto after = std::ranges::find_if(lines, [&](const StartTimes& line) { return line.step > step; });
+    if (after == lines.end()) return lines.back();
+    if (after == lines.begin()) return {.step = lines.front().step};
+    StartTimes at = *(after - 1);
+    const double part = double(step - at.step) / double(after->step - at.step);
+    at.step = step;
+    at.steps += part * (after->steps - at.steps);
+    at.data += part * (after->data - at.data);
+    return at;
+}
+
+}  // namespace
+
+double Goodput::other() const {
+    return std::max(0.0, wall - useful - data - repeated - start_up - validation - saving - between);
+}
+
+std::vector<Goodput::Part> Goodput::parts() const {
+    return {{"useful steps", useful},    {"waiting for data", data}, {"validation", validation},
+            {"saving", saving},          {"start-up", start_up},     {"repeated steps", repeated},
+            {"between starts", between}, {"other", other()}};
+}
+
+Goodput goodput_of(const std::vector<StartTimes>& lines) {
+    std::vector<std::vector<StartTimes>> starts;
+    for (const StartTimes& line : lines) {
+        if (starts.empty() || starts.back().front().start != line.start) starts.emplace_back();
+        starts.back().push_back(line);
+    }
+    Goodput sum;
+    if (starts.empty()) return sum;
+    sum.starts = int64_t(starts.size());
+    sum.wall = starts.back().back().time - starts.front().front().start;
+    sum.steps = starts.back().back().step;
+    int64_t counted = sum.steps;  // steps beyond were taken again by a later start
+    for (size_t i = starts.size(); i-- > 0;) {
+        const std::vector<StartTimes>& start = starts[i];
+        const StartTimes &all = start.back(), kept = at_step(start, counted);
+        sum.useful += kept.steps - kept.data;
+        sum.data += kept.data;
+        sum.repeated += all.steps - kept.steps + all.taken_back;
+        sum.repeated_steps += all.step - kept.step + all.steps_taken_back;
+        sum.start_up += all.start_up;
+        sum.validation += all.validation;
+        sum.saving += all.saving;
+        if (i > 0) sum.between += std::max(0.0, start.front().start - starts[i - 1].back().time);
+        counted = std::min(counted, start.front().step);
+    }
+    return sum;
+}
+
+std::vector<StartTimes> read_start_times(const std::filesystem::path& file) {
+    std::vector<StartTimes> lines;
+    std::ifstream in(file);
+    for (std::string text; std::getline(in, text);) {
+        try {
+            const JsonDocument document = JsonDocument::parse(text, file.string());
+            const JsonView line = document.root();
+            lines.push_back({.start = line.number("start"),
+                             .time = line.number("time"),
+                             .step = line.integer("step"),
+                             .start_up = line.number("start_up_s"),
+                             .steps = line.number("step_s"),
+                             .data = line.number("data_s"),
+                             .validation = line.number("validation_s"),
+                             .saving = line.number("saving_s")});
+            if (!line.contains("steps_taken_back")) continue;
+            lines.back().taken_back = line.number("taken_back_s");
+            lines.back().steps_taken_back = line.integer("steps_taken_back");
+        } catch (const ConfigError&) {
+            continue;  // cut short when the run was killed
+        }
+    }
+    return lines;
+}
+
+std::string goodput_text(const Goodput& goodput) {
+    std::vector<std::string> parts;
+    const std::vector<Goodput::Part> all = goodput.parts();
+    for (size_t i = 1; i < all.size(); ++i) {
+        const double percent = goodput.percent(all[i].seconds);
+        if (!(percent >= 0.05)) continue;
+        parts.push_back(fmt::format("{} {:.1f} %", all[i].name, percent));
+        if (all[i].name == std::string_view("repeated steps"))
+            parts.back() += fmt::format(" ({})", goodput.repeated_steps);
+    }
+    return fmt::format("Goodput {:.1f} % ({}{}){}{}", goodput.percent(goodput.useful),
+                       duration_text(goodput.wall),
+                       goodput.starts > 1 ? fmt::format(" in {} starts", goodput.starts) : "",
+                       parts.empty() ? "" : ": ", join(parts, ", "));
+}
+
+GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step) : path_(file) {
+    times_ = {.start = seconds_since_1970() - start_up, .step = step, .start_up = start_up};
+    if (path_.empty()) return;
+    // a line that was cut short must not swallow this one
+    std::ifstream before(path_, std::ios::binary | std::ios::ate);
+    const bool cut_short = before && before.tellg() > 0 && before.seekg(-1, std::ios::end).get() != '\n';
+    before.close();
+    out_.open(path_, std::ios::app);
+    if (cut_short) out_ << '\n';
+    write(step);
+}
+
+void GoodputClock::add_step(double seconds, double data_seconds) {
+    times_.steps += seconds;
+    times_.data += data_seconds;
+    ++steps_that_count_;
+}
+
+void GoodputClock::take_back(int64_t steps) {
+    steps = std::min(steps, steps_that_count_);
+    if (steps == 0) return;
+    const double part = double(steps) / double(steps_that_count_), seconds = part * times_.steps;
+    times_.taken_back += seconds;
+    times_.steps_taken_back += steps;
+    times_.steps -= seconds;
+    times_.data -= part * times_.data;
+    steps_that_count_ -= steps;
+}
+
+void GoodputClock::write(int64_t step) {
+    if (path_.empty() || (!asked_ && since_line_.seconds() < pause)) return;
+    asked_ = false;
+    since_line_.restart();
+    times_.step = step;
+    times_.time = seconds_since_1970();
+    out_ << json_line(times_) + '\n';
+    if (!out_.flush())
+        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+}
+
+std::string GoodputClock::finish(int64_t step) {
+    if (path_.empty()) return "";
+    ask_for_line();
+    write(step);
+    return goodput_text(goodput_of(read_start_times(path_)));
+}
+
+}  // namespace coeus

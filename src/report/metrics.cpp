@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/report/metrics.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+
+#include <cmath>
+#include <system_error>
+#include <vector>
+
+namespace coeus {
+
+namespace {
+
+enum class Color { red = 31, green = 32, yellow = 33, blue = 34, magenta = 35, cyan = 36 };
+
+std::string painted(const std::string& text, Color color, bool on) {
+    return on ? fmt::format("\033[{}m{}\033[0m", int(color), text) : text;
+}
+
+std::string memory_text(double gib, double percent) {
+    return fmt::format("memory: {:5.2f}GiB({:.2f}%)", gib, percent);
+}
+
+// "30.00GiB 650W 1755MHz 61C power cap": what is known.
+std::string gpu_text(const StepMetrics& m) {
+    std::vector<std::string> parts;
+    if (m.gpu_memory_gib) parts.push_back(fmt::format("{:.2f}GiB", *m.gpu_memory_gib));
+    if (m.gpu_power_w) parts.push_back(fmt::format("{:.0f}W", *m.gpu_power_w));
+    if (m.gpu_clock_mhz) parts.push_back(fmt::format("{:.0f}MHz", *m.gpu_clock_mhz));
+    if (m.gpu_temperature_c) parts.push_back(fmt::format("{:.0f}C", *m.gpu_temperature_c));
+    if (m.gpu_throttle && !m.gpu_throttle->empty()) parts.push_back(*m.gpu_throttle);
+    return join(parts, " ");
+}
+
+bool is_past(const std::string& text, const MetricsFile::Past& past) {
+    try {
+        const JsonDocument document = JsonDocument::parse(text, "metrics.jsonl");
+        const JsonView line = document.root();
+        // samples stay passed over where the run has gone back to a step before
+        if (line.contains("event")) return line.integer("event_number") <= past.events;
+        if (past.validation_is_left && line.contains("validation_loss") && line.integer("step") == past.step)
+            return false;
+        return line.integer("step") <= past.step;
+    } catch (const ConfigError&) {
+        return false;  // a line cut short when the run was killed
+    }
+}
+
+}  // namespace
+
+void add_gpu_sample(StepMetrics& m, const GpuSample& gpu) {
+    if (gpu.memory_used) m.gpu_memory_gib = double(*gpu.memory_used) / bytes_per_gib;
+    m.gpu_power_w = gpu.power;
+    m.gpu_clock_mhz = gpu.sm_clock;
+    m.gpu_temperature_c = gpu.temperature;
+    if (gpu.throttle_reasons) m.gpu_throttle = throttle_text(*gpu.throttle_reasons);
+}
+
+std::string console_line(const StepMetrics& m, bool color) {
+    std::vector<std::string> parts = {
+        painted(fmt::format("step: {:2}", m.step), Color::red, color),
+        painted(fmt::format("loss: {:8.5f}", m.loss), Color::green, color),
+        painted(fmt::format("grad_norm: {:7.4f}", m.grad_norm), Color::yellow, color),
+        painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
+        painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
+        painted(fmt::format("tflops: {:.2f}", m.tflops), Color::cyan, color),
+        painted(m.mfu ? fmt::format("mfu: {:.2f}%", *m.mfu) : std::string("mfu: N/A"), Color::magenta, color),
+        fmt::format("eta: {}", duration_text(m.eta_s)),
+    };
+    if (const std::string gpu = gpu_text(m); !gpu.empty()) parts.push_back("gpu: " + gpu);
+    return join(parts, "  ");
+}
+
+std::string console_line(const ValidationMetrics& m, bool color) {
+    const std::vector<std::string> parts = {
+        painted(fmt::format("validate step: {:2}", m.step), Color::red, color),
+        painted(fmt::format("loss: {:7.4f}", m.loss), Color::green, color),
+        painted(memory_text(m.memory_gib, m.memory_percent), Color::cyan, color),
+        painted(fmt::format("tps: {}", with_commas(std::llround(m.tps))), Color::blue, color),
+    };
+    return join(parts, "  ");
+}
+
+std::string json_line(const StepMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.step).set("loss", m.loss).set("loss_max", m.loss_max).set("grad_norm", m.grad_norm);
+    line.set("lr", m.lr).set("tokens_seen", m.tokens_seen).set("epoch", m.epoch);
+    line.set("tps", m.tps).set("tflops", m.tflops);
+    line.set("mfu", m.mfu ? Json(*m.mfu) : Json()).set("memory_gib", m.memory_gib);
+    line.set("memory_percent", m.memory_percent).set("resident_gib", m.resident_gib);
+    line.set("step_s", m.step_s).set("data_s", m.data_s);
+    line.set("data_percent", m.data_percent()).set("eta_s", m.eta_s);
+    if (m.gpu_memory_gib) line.set("gpu_memory_gib", *m.gpu_memory_gib);
+    if (m.gpu_power_w) line.set("gpu_power_w", *m.gpu_power_w);
+    if (m.gpu_clock_mhz) line.set("gpu_clock_mhz", *m.gpu_clock_mhz);
+    if (m.gpu_temperature_c) line.set("gpu_temperature_c", *m.gpu_temperature_c);
+    if (m.gpu_throttle) line.set("gpu_throttle", *m.gpu_throttle);
+    return line.text();
+}
+
+std::string json_line(const ValidationMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.step).set("validation_loss", m.loss).set("validation_tokens", m.tokens);
+    line.set("validation_s", m.seconds).set("validation_tps", m.tps);
+    line.set("memory_gib", m.memory_gib).set("memory_percent", m.memory_percent);
+    return line.text();
+}
+
+std::string json_line(const CheckpointMetrics& m) {
+    Json line = Json::object();
+    line.set("step", m.at_step).set("checkpoint_step", m.step).set("checkpoint_gib", m.gib);
+    line.set("checkpoint_s", m.seconds).set("checkpoint_stall_s", m.seconds_waited);
+    return line.text();
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& file, const Past& past) : path_(file) {
+    // beside the old file, which stands until the new one is whole
+    const std::filesystem::path part = file.string() + ".part";
+    {
+        std::ofstream kept(part);
+        if (std::ifstream old(file); old)
+            for (std::string line; std::getline(old, line);)
+                if (is_past(line, past)) kept << line << '\n';
+        if (!kept.flush())
+            throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
+    }
+    std::error_code failed;
+    std::filesystem::rename(part, file, failed);
+    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
+    out_.open(file, std::ios::app);
+    if (!out_) throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+}
+
+void MetricsFile::write(const std::string& line) {
+    out_ << line << '\n';
+    if (!out_.flush())
+        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+}
+
+void StepClock::finish(StepMetrics& m, double tokens_per_step, double flops_per_token,
+                       std::optional<double> peak_flops, int64_t steps_left) {
+    m.step_s = step_s_ / double(steps_);
+    m.data_s = data_s_ / double(steps_);
+    m.tps = tokens_per_step / m.step_s;
+    m.tflops = flops_per_token * m.tps / 1e12;
+    if (peak_flops) m.mfu = 100 * flops_per_token * m.tps / *peak_flops;
+    m.eta_s = m.step_s * double(steps_left);
+    *this = StepClock{};
+}
+
+}  // namespace coeus

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/file/json.hpp"
+#include "coeus/report/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Fields that are no numbers, and so no series.
+constexpr std::string_view words[] = {"gpu_throttle", "straggler_phase", "straggler_host", "straggler_group",
+                                      "straggler_throttle"};
+constexpr const char* metrics_name = "metrics.jsonl";
+
+// Folders of runs in a folder or one below.
+std::vector<std::string> runs_below(const fs::path& folder) {
+    std::vector<std::string> found;
+    std::error_code unreadable;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
+        if (fs::exists(entry.path() / metrics_name)) found.push_back(entry.path().string());
+    std::sort(found.begin(), found.end());
+    if (found.size() > 5) found.resize(5);
+    return found;
+}
+
+fs::path folder_of(const std::string& given) {
+    fs::path path(given);
+    if (fs::is_regular_file(path)) {
+        if (path.filename() == metrics_name) return path.has_parent_path() ? path.parent_path() : ".";
+        throw ConfigError("{} is not a run: a run is its folder (job.dump_folder) or the {} in it", given,
+                          metrics_name);
+    }
+    if (!fs::exists(path))
+        throw ConfigError("{} does not exist; a run is its folder (job.dump_folder)", given);
+    if (fs::exists(path / metrics_name)) return path;
+    const std::vector<std::string> near = runs_below(path);
+    throw ConfigError("{} is not the folder of a run: it has no {}{}", given, metrics_name,
+                      near.empty() ? "" : "; runs in it: " + join(near, ", "));
+}
+
+// One line of metrics.jsonl. A line of a validation repeats the memory of its step: only its own fields
+// count.
+void add_line(const JsonView& line, RunData& run) {
+    if (line.contains("event")) return;  // of a guard: no curve
+    const int64_t step = line.integer("step");
+    const bool validation = line.contains("validation_loss");
+    for (const auto& [field, value] : line.items()) {
+        if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
+        if (std::ranges::find(words, field) != std::end(words)) continue;
+        const double number = value.number();
+        if (!run.series.contains(field)) run.fields.push_back(field);
+        run.series[field][step] = number;
+    }
+}
+
+void read_metrics(const fs::path& file, RunData& run) {
+    std::ifstream in(file);
+    if (!in) throw ConfigError("cannot read {}: {}", file.string(), errno_text(errno));
+    int64_t number = 0;
+    for (std::string line; std::getline(in, line);) {
+        const std::string place = fmt::format("{}:{}", file.string(), ++number);
+        const bool cut_short = in.eof();  // without a line's end
+        try {
+            const JsonDocument document = JsonDocument::parse(line, place);
+            if (!document.root().is_object()) throw ConfigError("{}: is not a JSON object", place);
+            add_line(document.root(), run);
+        } catch (const ConfigError&) {
+            if (!cut_short) throw;
+            run.notices.push_back(fmt::format("{}: cut short, left out", place));
+        }
+    }
+    if (run.series.empty()) throw ConfigError("{} has no logged step yet", file.string());
+}
+
+RunData read_run(const std::string& given) {
+    RunData run;
+    run.folder = folder_of(given);
+    read_metrics(run.folder / metrics_name, run);
+    run.goodput = goodput_of(read_start_times(run.folder / "goodput.jsonl"));
+    if (const fs::path deck = run.folder / "deck.toml"; fs::exists(deck))
+        run.deck = read_toml(deck);
+    else
+        run.notices.push_back(fmt::format("{} has no deck.toml", run.folder.string()));
+    return run;
+}
+
+// The last `parts` parts of a path.
+std::string last_parts(const fs::path& path, int parts) {
+    fs::path name;
+    fs::path left = path;
+    for (int i = 0; i < parts && left.has_filename(); ++i) {
+        name = name.empty() ? left.filename() : left.filename() / name;
+        left = left.parent_path();
+    }
+    return name.empty() ? path.string() : name.string();
+}
+
+// As many last parts of the folders' paths as tell them apart.
+void name_runs(std::vector<RunData>& runs) {
+    constexpr int most_parts = 16;
+    for (int parts = 1; parts <= most_parts; ++parts) {
+        std::set<std::string> names;
+        for (RunData& run : runs) {
+            fs::path folder = fs::absolute(run.folder).lexically_normal();
+            if (!folder.has_filename()) folder = folder.parent_path();
+            run.name = last_parts(folder, parts);
+            names.insert(run.name);
+        }
+        if (names.size() == runs.size()) return;
+    }
+}
+
+}  // namespace
+
+const MetricSeries& RunData::of(const std::string& field) const {
+    static const MetricSeries none;
+    const auto found = series.find(field);
+    return found == series.end() ? none : found->second;
+}
+
+int64_t RunData::last_step() const {
+    int64_t last = 0;
+    for (const auto& [field, values] : series) last = std::max(last, values.rbegin()->first);
+    return last;
+}
+
+std::vector<RunData> read_runs(const std::vector<std::string>& paths) {
+    std::vector<RunData> runs;
+    for (const std::string& path : paths) runs.push_back(read_run(path));
+    name_runs(runs);
+    return runs;
+}
+
+void write_report(const fs::path& file, const std::string& text) {
+    const fs::path part = file.string() + ".part";
+    std::ofstream out(part, std::ios::binary);
+    out << text;
+    out.close();
+    if (!out) throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
+    std::error_code failed;
+    fs::rename(part, file, failed);
+    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
+}
+
+}  // namespace coeus

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/report/reporting.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/plan/machine.hpp"
+#include "coeus/report/report.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+template <class Metrics>
+void add_memory(Metrics& m, const Device& device, int64_t resident) {
+    // Linux counts resident pages for each core and sums them now and then, so that the peak may lag behind
+    const int64_t peak = device.is_host() ? std::max(device.peak_bytes(), resident) : device.peak_bytes();
+    m.memory_gib = double(peak) / bytes_per_gib;
+    m.memory_percent = 100 * double(peak) / double(device.memory_bytes());
+}
+
+}  // namespace
+
+Reporting::Reporting(const RunFolder& folder, const Communicator& world, const Device& device)
+    : folder_(folder), world_(world), device_(device) {
+    if (!device.is_host()) gpu_ = GpuMonitor::of_bus_id(device.bus_id());
+}
+
+void Reporting::begin(const MetricsFile::Past& past, const Work& work) {
+    work_ = work;
+    on_first_rank(world_, [&] { metrics_.emplace(folder_.metrics_file(), past); });
+    together(world_, [&] {
+        if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, past.step);
+    });
+}
+
+void Reporting::go_back(const MetricsFile::Past& past) {
+    if (metrics_) metrics_.emplace(folder_.metrics_file(), past);
+    if (tensorboard_) tensorboard_.emplace(*folder_.tensorboard_folder(), past.step);
+}
+
+void Reporting::step(StepMetrics m, int64_t steps_left) {
+    const int64_t resident = resident_bytes();
+    add_memory(m, device_, resident);
+    m.resident_gib = double(resident) / bytes_per_gib;
+    if (gpu_) add_gpu_sample(m, gpu_->sample());
+    clock_.finish(m, work_.tokens_per_step, work_.flops_per_token, work_.peak_flops, steps_left);
+    log::info("{}", console_line(m, log::colored()));
+    write_line(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
+}
+
+void Reporting::validation(ValidationMetrics m) {
+    add_memory(m, device_, resident_bytes());
+    log::info("{}", console_line(m, log::colored()));
+    write_line(json_line(m));
+    if (tensorboard_) tensorboard_->write(m.step, tensorboard_scalars(m));
+}
+
+void Reporting::write_line(const std::string& json) {
+    if (metrics_) metrics_->write(json);
+}
+
+void Reporting::write_page() const {
+    if (world_.rank() != 0) return;
+    try {
+        write_report(folder_.report_file(), report_html(read_runs({folder_.root().string()})));
+        log::info("Plots of this run: {}", folder_.report_file().string());
+    } catch (const std::exception& failure) {
+        // the weights are safe; coeus report can draw it again
+        log::warn("There is no {}: {}", folder_.report_file().string(), failure.what());
+    }
+}
+
+}  // namespace coeus

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/report/run_folder.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/comm/together.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_writable_folder(const char* option, const fs::path& folder) {
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    if (failed)
+        throw ConfigError("{}: cannot make {}: {}; choose a folder you may write to", option, folder.string(),
+                          failed.message());
+    if (access(folder.c_str(), W_OK) != 0)
+        throw ConfigError("{}: cannot write to {}: {}; choose a folder you may write to", option,
+                          folder.string(), errno_text(errno));
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+    std::ofstream out(file);
+    if (!(out << text).flush())
+        throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+}
+
+// All folders that the run will write to, so that none fails it later. Absolute ones replace the root.
+void make_folders(const fs::path& root, const Config& config) {
+    make_writable_folder("job.dump_folder", root);
+    make_writable_folder("job.dump_folder", root / "log");
+    make_writable_folder("comm.save_traces_folder", root / config.comm.save_traces_folder);
+    if (config.checkpoint.enable && !config.checkpoint.load_only)
+        make_writable_folder("checkpoint.folder", root / config.checkpoint.folder);
+    if (config.metrics.enable_tensorboard)
+        make_writable_folder("metrics.save_tb_folder", root / config.metrics.save_tb_folder);
+    if (config.profiling.enable_profiling)
+        make_writable_folder("profiling.save_traces_folder", root / config.profiling.save_traces_folder);
+    if (config.profiling.enable_memory_snapshot)
+        make_writable_folder("profiling.save_memory_snapshot_folder",
+                             root / config.profiling.save_memory_snapshot_folder);
+    if (const std::string& file = config.job.save_config_file; !file.empty()) {
+        make_writable_folder("job.save_config_file", (root / file).parent_path());
+        if (fs::is_directory(root / file))
+            throw ConfigError("job.save_config_file = \"{}\": {} is a folder; name a file", file,
+                              (root / file).string());
+    }
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const Config& config, const Communicator& world)
+    : root_(config.job.dump_folder),
+      checkpoint_folder_(config.checkpoint.folder),
+      memory_snapshot_folder_(config.profiling.save_memory_snapshot_folder) {
+    on_first_rank(world, [&] { make_folders(root_, config); });
+    if (const Config::Metrics& metrics = config.metrics; metrics.enable_tensorboard) {
+        const fs::path folder = root_ / metrics.save_tb_folder;
+        if (metrics.save_for_all_ranks)
+            tensorboard_folder_ = folder / fmt::format("rank_{}", world.rank());
+        else if (world.rank() == 0)
+            tensorboard_folder_ = folder;
+    }
+    const std::vector<int> shown(config.log.ranks.begin(), config.log.ranks.end());
+    together(world, [&] {
+        log::init({.rank = world.rank(),
+                   .ranks = shown,
+                   .file = (root_ / "log" / fmt::format("rank_{}.log", world.rank())).string(),
+                   .color = !config.metrics.disable_color_printing,
+                   .quiet = config.log.quiet});
+    });
+}
+
+void RunFolder::write_deck(const Config& config) const {
+    const std::string text = deck_text(config);
+    write_text(root_ / "deck.toml", text);
+    if (!config.job.save_config_file.empty()) write_text(root_ / config.job.save_config_file, text);
+}
+
+std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config) const {
+    if (!fs::exists(metrics_file()) || fs::is_empty(metrics_file())) return std::nullopt;
+    int number = 1;
+    while (fs::exists(root_ / fmt::format("earlier_{}", number))) ++number;
+    const fs::path aside = root_ / fmt::format("earlier_{}", number);
+    std::vector<fs::path> moved = {"metrics.jsonl", "goodput.jsonl", "deck.toml", "report.html"};
+    for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
+                                    config.profiling.save_memory_snapshot_folder}) {
+        // an absolute one may have files of others in it
+        const fs::path folder = fs::path(name).lexically_normal();
+        if (folder.is_relative() && folder != ".") moved.push_back(folder);
+    }
+    try {
+        for (const fs::path& name : moved) {
+            if (!fs::exists(root_ / name)) continue;
+            fs::create_directories((aside / name).parent_path());
+            fs::rename(root_ / name, aside / name);
+        }
+    } catch (const fs::filesystem_error& failure) {
+        throw SystemError(fmt::format("cannot put the earlier run aside: {}", failure.what()));
+    }
+    return aside;
+}
+
+}  // namespace coeus

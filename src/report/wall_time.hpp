@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the wall time of runs went to, over all their starts: a bar for each run that has a goodput.jsonl.
+#pragma once
+
+#include "coeus/report/report.hpp"
+
+#include <string>
+#include <vector>
+
+namespace coeus::report {
+
+/// "" where no run has one.
+std::string wall_time_html(const std::vector<RunData>& runs);
+std::string wall_time_text(const std::vector<RunData>& runs, int columns);
+
+}  // namespace coeus::report

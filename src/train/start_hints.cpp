@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/start_hints.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
+
+#include <fmt/format.h>
+
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<Place> places_of(const Config& config) {
+    std::vector<Place> places;
+    const auto add = [&](const char* option, const fs::path& path, bool is_written) {
+        places.push_back({option, path.string(), file_system_of(path), is_written});
+    };
+    const fs::path root = config.job.dump_folder;
+    add("job.dump_folder", root, true);
+    if (config.checkpoint.enable && !config.checkpoint.load_only) {
+        add("checkpoint.folder", root / config.checkpoint.folder, true);
+        const bool inside = fs::path(config.checkpoint.folder).is_relative();
+        if (inside && places[0].file_system == places[1].file_system) places.pop_back();
+    }
+    const auto add_data = [&](const char* option, const Words& paths) {
+        if (!paths.empty()) add(option, paths[0], false);
+    };
+    add_data("training.dataset_path", config.training.dataset_path);
+    if (config.validation.enable) add_data("validation.dataset_path", config.validation.dataset_path);
+    return places;
+}
+
+// "" where nothing is off.
+std::string hint_of(const Place& place) {
+    const char* const better = "a local disk or a parallel file system (Lustre, GPFS, BeeGFS)";
+    const bool in_memory = place.file_system == "tmpfs" || place.file_system == "ramfs";
+    const bool parallel = place.file_system == "lustre" || place.file_system == "gpfs";
+    if (place.file_system.empty() || parallel || (in_memory && !place.is_written)) return "";
+    if (in_memory)
+        return fmt::format(
+            "{} lies in memory ({}): what the run writes takes memory from it and is lost when the "
+            "machine restarts; choose a folder on a disk as {}",
+            place.path, place.file_system, place.option);
+    return fmt::format("{} lies on network storage ({}): {} may be slow there; choose {} as {}", place.path,
+                       place.file_system, place.is_written ? "checkpoints" : "reading", better, place.option);
+}
+
+}  // namespace
+
+StartFacts start_facts(const CpuShare& cpu, int local_ranks, const Config& config) {
+    return {.vector_level = cpu_vector_level(),
+            .built_for_avx2 = built_for_avx2(),
+            .built_for_bf16_pairs = built_for_bf16_pairs(),
+            .computes_in_bf16 = compute_dtype(config) == Dtype::bf16,
+            .debug_build = build_type() == "Debug",
+            .local_ranks = local_ranks,
+            .cpu = cpu,
+            .places = places_of(config)};
+}
+
+std::vector<std::string> start_hints(const StartFacts& facts) {
+    std::vector<std::string> hints;
+    if (facts.debug_build)
+        hints.push_back("this is a debug build, many times slower than build/coeus, which `make` builds");
+    if (facts.vector_level == "avx" || facts.vector_level == "no avx")
+        hints.push_back(fmt::format(
+            "this processor has {}: Coeus is several times faster with AVX2 (x86-64-v3) or AVX-512",
+            facts.vector_level == "avx" ? "AVX but not AVX2" : "no AVX"));
+    else if (facts.vector_level.starts_with("avx") && !facts.built_for_avx2)
+        hints.push_back(
+            "this program is built for processors without AVX2, which this one has: build it with "
+            "COEUS_ARCH=native or x86-64-v3");
+    else if (facts.computes_in_bf16 && facts.vector_level.ends_with(" bf16") && !facts.built_for_bf16_pairs)
+        hints.push_back(
+            fmt::format("this program is built for processors without {}, which this one has: attention "
+                        "computes in float32, not with pairs of bfloat16; build it with COEUS_ARCH=native",
+                        facts.vector_level.starts_with("avx") ? "AVX512-BF16" : "BF16 of Armv8.6"));
+    const int sharing = facts.cpu.sharing;
+    if (facts.cpu.threads * sharing > facts.cpu.cores)
+        hints.push_back(fmt::format(
+            "{}{} {} on {} {} take turns: set training.threads={}{}",
+            sharing > 1 ? fmt::format("{} ranks x ", sharing) : "", facts.cpu.threads,
+            facts.cpu.threads == 1 ? "thread" : "threads", facts.cpu.cores,
+            facts.cpu.cores == 1 ? "core" : "cores", std::max(1, facts.cpu.cores / sharing),
+            sharing > facts.cpu.cores ? fmt::format(" and start at most {} ranks here", facts.cpu.cores)
+                                      : ""));
+    // mpirun binds each rank of a small run to one core unless it is told otherwise
+    if (facts.cpu.bound && facts.cpu.cores == 1 && sharing == 1 &&
+        facts.cpu.machine_cores >= 2 * facts.local_ranks)
+        hints.push_back(fmt::format(
+            "each rank is bound to 1 of this host's {} cores: start with mpirun --bind-to none (srun: "
+            "--cpus-per-task={}) to use them all",
+            facts.cpu.machine_cores, facts.cpu.machine_cores / facts.local_ranks));
+    for (const Place& place : facts.places)
+        if (std::string hint = hint_of(place); !hint.empty()) hints.push_back(std::move(hint));
+    return hints;
+}
+
+std::string striping_advice(const std::string& file_system, const std::string& folder,
+                            int64_t checkpoint_bytes, int64_t files) {
+    constexpr double bytes_per_stripe = 1024.0 * 1024 * 1024;
+    constexpr int64_t most_stripes = 64;
+    if (file_system == "gpfs")
+        return fmt::format(
+            "{} lies on GPFS, which stripes files by itself: there is nothing to set; where one file turns "
+            "out slow, checkpoint.files spreads a checkpoint over several",
+            folder);
+    if (file_system != "lustre") return "";
+    const double file_bytes = double(checkpoint_bytes) / double(std::max<int64_t>(1, files));
+    const auto stripes =
+        std::clamp(int64_t(std::ceil(file_bytes / bytes_per_stripe)), int64_t(1), most_stripes);
+    return fmt::format(
+        "{} lies on Lustre: `lfs setstripe -c {} -S 4M {}` lets a file of {} be written to {} at a time; it "
+        "counts for files that are made after it",
+        folder, stripes, folder, bytes_text(file_bytes),
+        stripes == 1 ? "one target" : fmt::format("{} targets", stripes));
+}
+
+std::string file_system_of(const std::filesystem::path& path) {
+    struct statfs found {};
+    if (statfs(path.c_str(), &found) != 0) return "";
+    // numbers of statfs(2)
+    switch (uint32_t(found.f_type)) {
+        case 0x6969: return "nfs";
+        case 0x517B:
+        case 0xFF534D42:
+        case 0xFE534D42: return "smb";
+        case 0x5346414F: return "afs";
+        case 0x01021997: return "9p";
+        case 0x65735546: return "fuse";
+        case 0x01021994: return "tmpfs";
+        case 0x858458F6: return "ramfs";
+        case 0x0BD00BD0: return "lustre";
+        case 0x47504653: return "gpfs";
+        default: return "";
+    }
+}
+
+}  // namespace coeus

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/training_data.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
+#include "coeus/data/tokenize.hpp"
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// True also for a damaged token file, which is no text just because it has lost its beginning.
+bool means_token_file(const fs::path& path) {
+    return fs::is_regular_file(path) && (is_token_file(path) || path.extension() == ".h5");
+}
+
+// What becomes one token file: a token file, or text of one or several paths.
+using Source = std::vector<fs::path>;
+
+// With weights each path is a source of its own; without them all text is one, as if it were in one folder.
+std::vector<Source> sources_of(const Words& paths, const char* option, bool weighted) {
+    std::vector<Source> sources;
+    Source* text = nullptr;
+    sources.reserve(paths.size());
+    for (const std::string& path : paths) {
+        if (!fs::exists(path))
+            throw ConfigError("{} = \"{}\": there is no such file or folder", option, path);
+        if (weighted || means_token_file(path)) {
+            sources.push_back({path});
+        } else {
+            if (text == nullptr) text = &sources.emplace_back();
+            text->emplace_back(path);
+        }
+    }
+    return sources;
+}
+
+fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
+                    int threads) {
+    if (means_token_file(source[0])) return source[0];
+    const Tokenizer tokenizer(config.model.tokenizer());
+    if (tokenizer.vocab_size() > vocab)
+        throw ConfigError(
+            "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
+            vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
+    return tokenized(source, tokenizer, cache_folder, threads);
+}
+
+// A run would go well with another tokenizer's ids, but what it writes could not be read.
+void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
+    if (file.tokenizer_hash().empty() || !Tokenizer::is_at(folder)) return;
+    try {
+        if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
+            log::warn(
+                "{} was made with another tokenizer than the one in {}: `coeus generate` will need "
+                "--tokenizer",
+                file.path(), tokenizer.folder());
+    } catch (const ConfigError& error) {
+        log::warn("{}; `coeus generate` will need --tokenizer", error.what());
+    }
+}
+
+// Rank 0 finds or makes the files and looks into them while the others wait; these then map them.
+TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
+                         int64_t vocab, const fs::path& cache_folder, const Communicator& world,
+                         int threads) {
+    TrainingData::Files files;
+    Words found;  // path and layout of each
+    on_first_rank(world, [&] {
+        for (const Source& source : sources_of(paths, option, weighted)) {
+            const fs::path path = token_file(source, config, vocab, cache_folder, threads);
+            TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
+            file.check_vocabulary(vocab, threads);
+            warn_of_other_tokenizer(file, config.model.tokenizer());
+            found.insert(found.end(), {path.string(), file.layout().text()});
+        }
+    });
+    found = broadcast_texts(world, found);
+    together(world, [&] {
+        if (world.rank() == 0) return;
+        for (size_t i = 0; i < found.size(); i += 2)
+            files.push_back(std::make_unique<TokenFile>(found[i], TokenFile::Layout::of_text(found[i + 1])));
+    });
+    return files;
+}
+
+// Source 0 has the order of a run without a blend; the others permute otherwise.
+SampleStream blend_of(const TrainingData::Files& files, const std::vector<double>& weights,
+                      Sampler::Options options) {
+    std::vector<Sampler> samplers;
+    for (const auto& file : files) {
+        samplers.emplace_back(*file, options);
+        options.seed += 0x9E3779B97F4A7C15u;
+    }
+    if (samplers.size() == 1) return samplers[0];
+    return {std::move(samplers), weights};
+}
+
+std::string contents(const TokenFile& file) {
+    return fmt::format("{}, {} tokens in {} {}", file.path(), with_commas(file.num_tokens()),
+                       with_commas(file.num_documents()),
+                       file.num_documents() == 1 ? "document" : "documents");
+}
+
+}  // namespace
+
+TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& cache_folder,
+                           const Communicator& world, int threads) {
+    const Config::Training& training = config.training;
+    const Config::Validation& validation = config.validation;
+    const auto open_data = [&](const Words& paths, const char* option, bool weighted) {
+        return open(paths, option, weighted, config, vocab, cache_folder, world, threads);
+    };
+    files_ = open_data(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty());
+    const bool held_out = validation.enable && validation.dataset_path.empty();
+    const uint64_t seed = uint64_t(config.debug.seed);
+    training_.emplace(blend_of(files_, training.dataset_weights,
+                               {.seq_len = training.seq_len,
+                                .seed = seed,
+                                .shuffle = training.shuffle,
+                                .subset = held_out ? Subset::training : Subset::all}));
+    if (!validation.enable) return;
+    if (!held_out)
+        validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
+                                      !validation.dataset_weights.empty());
+    validation_.emplace(blend_of(held_out ? files_ : validation_files_,
+                                 held_out ? training.dataset_weights : validation.dataset_weights,
+                                 {.seq_len = validation.seq_len,
+                                  .seed = seed,
+                                  .shuffle = false,
+                                  .subset = held_out ? Subset::held_out : Subset::all}));
+}
+
+std::string TrainingData::passes(int64_t samples) const {
+    std::vector<std::string> all;
+    bool repeats = false;
+    for (size_t k = 0; k < files_.size(); ++k) {
+        const double passes = training_->passes(k, samples);
+        repeats |= passes > 1;
+        all.push_back(fmt::format("{} {:.2f} times", files_.size() == 1 ? "it" : files_[k]->path(), passes));
+    }
+    return repeats ? join(all, ", ") : "";
+}
+
+std::string TrainingData::summary() const {
+    std::string text;
+    for (size_t k = 0; k < files_.size(); ++k) {
+        const std::string share =
+            files_.size() == 1 ? "" : fmt::format("{:.4g} % of ", 100 * training_->part(k));
+        text += fmt::format("{}{}{}, {} windows of {} + 1 tokens", k == 0 ? "Data: " : "; ", share,
+                            contents(*files_[k]), with_commas(training_->source(k).num_windows()),
+                            training_->seq_len());
+    }
+    if (validation_) {
+        std::string names;
+        for (const auto& file : validation_files_) names += (names.empty() ? " of " : ", ") + file->path();
+        text += fmt::format("; validation: {} windows{}", with_commas(validation_->first_epoch()),
+                            names.empty() ? " held out" : names);
+    }
+    return text;
+}
+
+}  // namespace coeus

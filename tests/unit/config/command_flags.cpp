@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of the small commands: forms, defaults, and what is said of mistakes.
+#include "coeus/config/command_flags.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/catch.hpp"
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+Flags flags(const std::string& words = "") {
+    Flags all("weigh", "[FILE...] --scale NAME [...]", words, "Weighs files.");
+    all.add("scale", "NAME", "", "which scale")
+        .add("times", "N", "3", "how often")
+        .add("part", "X", "0.5", "how much")
+        .add_switch("loud", "say it");
+    return all;
+}
+
+Flags parsed(const std::vector<std::string>& arguments, const std::string& words = "") {
+    Flags all = flags(words);
+    all.parse(arguments);
+    return all;
+}
+
+std::string error_of(const std::vector<std::string>& arguments, const std::string& words = "") {
+    try {
+        const Flags all = parsed(arguments, words);
+        all.integer("times", -5, 9);
+        all.number("part", 0, 1);
+        all.required("scale");
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("flags: forms and defaults") {
+    const Flags none = parsed({});
+    CHECK_FALSE(none.given("scale"));
+    CHECK(none.text("scale").empty());
+    CHECK(none.integer("times", 0, 9) == 3);
+    CHECK(none.number("part", 0, 1) == 0.5);
+    CHECK_FALSE(none.given("loud"));
+    const Flags all =
+        parsed({"--scale", "kitchen", "a.txt", "--times=7", "--loud", "b.txt", "--part", "1e-1"}, "files");
+    CHECK(all.required("scale") == "kitchen");
+    CHECK(all.integer("times", 0, 9) == 7);
+    CHECK(all.number("part", 0, 1) == 0.1);
+    CHECK(all.given("loud"));
+    CHECK(all.words() == std::vector<std::string>{"a.txt", "b.txt"});
+    CHECK(parsed({"--times=-5"}).integer("times", -5) == -5);
+    CHECK(parsed({"--times", "-5"}).integer("times", -5) == -5);
+    CHECK(parsed({"--scale=a=b --c"}).text("scale") == "a=b --c");
+}
+
+TEST_CASE("flags: a list keeps every value in order") {
+    Flags list("weigh", "", "", "");
+    list.add_list("end", "TEXT", "may be given several times").add("scale", "NAME", "", "");
+    CHECK(list.texts("end").empty());
+    list.parse({"--end=a, b", "--scale=x", "--end", "c", "--end=a, b"});
+    CHECK(list.given("end"));
+    CHECK(list.texts("end") == std::vector<std::string>{"a, b", "c", "a, b"});
+    CHECK(list.text("scale") == "x");
+}
+
+TEST_CASE("flags: mistakes") {
+    CHECK(error_of({"--scale=x"}) == "no error");
+    CHECK(error_of({"--scael=x"}) ==
+          "coeus weigh: unknown option --scael, did you mean --scale?; options: --scale, --times, --part, "
+          "--loud");
+    CHECK_THAT(error_of({"--weight"}), Contains("unknown option --weight"));
+    CHECK(error_of({"--sca=x"}).find("unknown option --sca") != std::string::npos);  // names are not guessed
+    CHECK(error_of({}) == "coeus weigh needs --scale; see coeus help weigh");
+    CHECK(error_of({"--scale="}) == "coeus weigh: --scale needs a value");
+    CHECK(error_of({"--scale"}) == "coeus weigh: --scale needs a value");
+    CHECK(error_of({"--scale=x", "--scale=y"}) == "coeus weigh: --scale is given twice");
+    CHECK(error_of({"--loud=yes"}) == "coeus weigh: --loud takes no value");
+    CHECK(error_of({"a.txt"}) == "coeus weigh: 'a.txt' is not understood; see coeus help weigh");
+    CHECK(error_of({}, "a file") == "coeus weigh needs a file; see coeus help weigh");
+    for (const char* wrong : {"x", "1.5", "10", "-6", "3 ", "99999999999999999999"})
+        CHECK(error_of({std::string("--times=") + wrong}) ==
+              std::string("coeus weigh: --times must be a whole number of at least -5 and at most 9, is \"") +
+                  wrong + "\"");
+    for (const char* wrong : {"x", "1.01", "-0.1", "nan", "inf", "0.5x"})
+        CHECK(error_of({std::string("--part=") + wrong}) ==
+              std::string("coeus weigh: --part must be a number from 0 to 1, is \"") + wrong + "\"");
+    CHECK_THROWS_AS(flags().text("absent"), LogicError);
+}

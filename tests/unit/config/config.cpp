@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+// Precedence, types, choices and rules, and what is said about each mistake.
+#include "coeus/config/config.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <cstdlib>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+// A real run needs data; these tests are about everything else.
+CommandLine parsed(std::vector<std::string> arguments) {
+    arguments.push_back("--training.dataset_path=x.h5");
+    return parse_command_line(arguments);
+}
+
+Config config_of(std::vector<std::string> arguments) {
+    return parsed(std::move(arguments)).config;
+}
+
+// The message of the ConfigError, or "no error".
+std::string error_of(std::vector<std::string> arguments) {
+    try {
+        parsed(std::move(arguments));
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+class Environment {
+public:
+    Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+    ~Environment() { unsetenv(name_); }
+
+private:
+    const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("Without anything the config has its defaults") {
+    const CommandLine line = parse_command_line({"--training.dataset_path=x.h5"});
+    CHECK(line.config.training.seq_len == 2048);
+    CHECK(line.config.optimizer.lr == 8e-4);
+    CHECK(line.config.checkpoint.enable == false);
+    CHECK(line.config.job.config_file.empty());
+    CHECK(line.config.training.dataset_path == Words{"x.h5"});
+    CHECK_FALSE(line.dry_run);
+    CHECK(line.ranks == 0);
+    CHECK(line.notices.empty());
+}
+
+TEST_CASE("The command line's forms") {
+    CHECK(config_of({"--training.steps=7"}).training.steps == 7);
+    CHECK(config_of({"--training.steps", "7"}).training.steps == 7);
+    CHECK(config_of({"--training.steps=7", "--training.steps=8"}).training.steps == 8);
+    CHECK(config_of({"--training.steps=1_000"}).training.steps == 1000);
+    CHECK(config_of({"--training.steps=1e3"}).training.steps == 1000);
+    CHECK(config_of({"--optimizer.lr", "1e-3"}).optimizer.lr == 1e-3);
+    CHECK(config_of({"--optimizer.lr=0"}).optimizer.lr == 0);
+    CHECK(config_of({"--training.max_norm=inf"}).training.max_norm > 1e300);
+    CHECK(config_of({"--training.global_batch_size", "-1"}).training.global_batch_size == -1);
+    CHECK(config_of({"--checkpoint.enable"}).checkpoint.enable);
+    CHECK(config_of({"--checkpoint.enable=true"}).checkpoint.enable);
+    CHECK(config_of({"--checkpoint.enable", "True"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.enable", "false"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.enable=0"}).checkpoint.enable);
+    CHECK_FALSE(config_of({"--checkpoint.no_last_save_model_only"}).checkpoint.last_save_model_only);
+    CHECK_FALSE(config_of({"--checkpoint.enable", "--checkpoint.no_enable"}).checkpoint.enable);
+    CHECK(config_of({"--log.ranks=0,3"}).log.ranks == std::vector<int64_t>{0, 3});
+    CHECK(config_of({"--training.dataset_path=a", "--validation.dataset_path=b, c,d"})
+              .validation.dataset_path == Words{"b", "c", "d"});
+    CHECK(config_of({"--validation.dataset_path="}).validation.dataset_path.empty());
+    CHECK(config_of({"--device=cpu"}).device == "cpu");
+    CHECK(config_of({"--optimizer.name=adam"}).optimizer.name == "Adam");
+    CHECK(config_of({"--model.dim=512"}).model.dim == 512);
+    CHECK(config_of({"--lr_scheduler.decay_ratio=0.5", "--lr_scheduler.decay_ratio=none"})
+              .lr_scheduler.decay_ratio == std::nullopt);
+    const CommandLine staged = parsed({"--dry_run", "--parallelism.module_fqns_per_model_part=a,b;c"});
+    CHECK(staged.config.parallelism.module_fqns_per_model_part == std::vector<Words>{{"a", "b"}, {"c"}});
+}
+
+TEST_CASE("A bare switch does not swallow the deck") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "deck.toml", "[training]\nsteps = 3\n");
+    const std::string deck = (folder / "deck.toml").string();
+    const Config config = config_of({"--checkpoint.enable", deck, "--log.quiet"});
+    CHECK(config.job.config_file == deck);
+    CHECK(config.training.steps == 3);
+    CHECK(config.checkpoint.enable);
+    CHECK(config.log.quiet);
+    CHECK(config_of({"--job.config_file", deck}).training.steps == 3);
+    CHECK(config_of({deck, "--job.config_file=" + deck}).training.steps == 3);
+    CHECK(error_of({deck, "--job.config_file=other.toml"}) ==
+          "command line: two decks: " + deck + " and --job.config_file=other.toml; leave one out");
+    CHECK(error_of({deck, deck}) == "command line: one deck at most, but there are 2: " + deck + ", " + deck +
+                                        "; a deck can include others");
+}
+
+TEST_CASE("Dry runs") {
+    const CommandLine line = parsed({"--dry_run", "--ranks", "512"});
+    CHECK(line.dry_run);
+    CHECK(line.ranks == 512);
+    CHECK(error_of({"--ranks=4"}) ==
+          "command line: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun");
+    CHECK(error_of({"--dry_run", "--ranks=0"}) ==
+          "command line: ranks = 0: must be a whole number from 1 to 16777216");
+    CHECK_THAT(error_of({"--dry_run", "--ranks=many"}), Contains("ranks = many: must be a whole number"));
+    CHECK(error_of({"--dry_run=perhaps"}) == "command line: dry_run = perhaps: must be true or false");
+}
+
+TEST_CASE("Mistakes on the command line name option, value and remedy") {
+    CHECK(error_of({"--trainng.steps=1"}) ==
+          "command line: unknown option trainng.steps; did you mean training.steps?");
+    CHECK(error_of({"--steps=1"}) == "command line: unknown option steps; did you mean training.steps?");
+    CHECK(error_of({"--training.step=1"}) ==
+          "command line: unknown option training.step; did you mean training.steps?");
+    CHECK(error_of({"--something.else.altogether"}) ==
+          "command line: unknown option something.else.altogether; `coeus help options` lists all of them");
+    CHECK_THAT(error_of({"--checkpoint.no_folder"}), Contains("unknown option checkpoint.no_folder"));
+    CHECK(error_of({"-n", "3"}) == "command line: -n: options begin with two dashes");
+    CHECK(error_of({"--training.steps=ten"}) == "command line: training.steps = ten: must be a whole number");
+    CHECK(error_of({"--training.steps=1.5"}) == "command line: training.steps = 1.5: must be a whole number");
+    CHECK(error_of({"--training.steps=99999999999999999999"}) ==
+          "command line: training.steps = 99999999999999999999: must be a whole number");
+    CHECK(error_of({"--training.steps="}) == "command line: training.steps = : must be a whole number");
+    CHECK(error_of({"--optimizer.lr=fast"}) == "command line: optimizer.lr = fast: must be a number");
+    CHECK(error_of({"--checkpoint.enable=yes"}) ==
+          "command line: checkpoint.enable = yes: must be true or false");
+    CHECK(error_of({"--log.ranks=0,x"}) ==
+          "command line: log.ranks = 0,x: must be whole numbers, such as [0, 1] or \"0,1\"");
+    CHECK(error_of({"--optimizer.name=AdmW"}) ==
+          "command line: optimizer.name = AdmW: must be one of AdamW, Adam; did you mean AdamW?");
+    CHECK(error_of({"--training.mixed_precision_reduce=bfloat16"}) ==
+          "command line: training.mixed_precision_reduce = bfloat16: can only be float32");
+    try {
+        parse_command_line({"--training.steps"});
+        FAIL("a missing value was accepted");
+    } catch (const ConfigError& error) {
+        CHECK(std::string(error.what()) ==
+              "command line: --training.steps needs a value: --training.steps=VALUE");
+    }
+}
+
+TEST_CASE("Values out of range name the rule and the nearest valid value") {
+    CHECK(error_of({"--training.seq_len=0"}) ==
+          "command line: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error_of({"--training.steps=0"}) ==
+          "command line: training.steps = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error_of({"--training.global_batch_size=0"}) ==
+          "command line: training.global_batch_size = 0: must be at least 1, or -1; the nearest valid value "
+          "is 1");
+    CHECK_THAT(error_of({"--training.global_batch_size=-3"}), Contains("the nearest valid value is -1"));
+    CHECK(error_of({"--checkpoint.keep_latest_k=1"}) ==
+          "command line: checkpoint.keep_latest_k = 1: must be at least 2, or 0 to keep all; the nearest "
+          "valid value is 2");
+    CHECK_THAT(error_of({"--checkpoint.keep_latest_k=-4"}), Contains("the nearest valid value is 0"));
+    CHECK_THAT(error_of({"--checkpoint.load_step=-2"}), Contains("at least 0, or -1 for the newest"));
+    CHECK(error_of({"--optimizer.lr=-1"}) ==
+          "command line: optimizer.lr = -1: must be at least 0; the nearest valid value is 0");
+    CHECK(error_of({"--optimizer.lr=nan"}) == "command line: optimizer.lr = nan: must be at least 0");
+    CHECK_THAT(error_of({"--optimizer.lr=inf"}), Contains("must be at least 0"));
+    CHECK(error_of({"--optimizer.beta1=1"}) ==
+          "command line: optimizer.beta1 = 1: must be at least 0 and less than 1");
+    CHECK(error_of({"--lr_scheduler.decay_ratio=1.5"}) ==
+          "command line: lr_scheduler.decay_ratio = 1.5: must be from 0 to 1; the nearest valid value is 1");
+    CHECK_THAT(error_of({"--lr_scheduler.decay_type=cosin"}), Contains("did you mean cosine?"));
+    CHECK(error_of({"--training.max_norm=0"}) ==
+          "command line: training.max_norm = 0: must be greater than 0 (inf: no limit)");
+    CHECK_THAT(error_of({"--model.norm_eps=0"}), Contains("must be greater than 0"));
+    CHECK_THAT(error_of({"--log.ranks=-1"}), Contains("log.ranks = -1: must be at least 0"));
+    CHECK_THAT(error_of({"--parallelism.data_parallel_shard_degree=0"}),
+               Contains("from 1 to 65536, or -1 for the ranks that are left; the nearest valid value is -1"));
+    CHECK_THAT(error_of({"--parallelism.tensor_parallel_degree=100000"}),
+               Contains("from 1 to 65536; the nearest valid value is 65536"));
+    CHECK_THAT(error_of({"--checkpoint.exclude_from_loading=model"}),
+               Contains("must be one of optimizer, lr_scheduler, dataloader, train_state"));
+    CHECK(error_of({"--checkpoint.enable", "--checkpoint.exclude_from_loading=dataloader,optimizer"}) ==
+          "checkpoint.exclude_from_loading: an optimizer without its moments needs the warm-up of a schedule "
+          "from its beginning; exclude \"lr_scheduler\" too");
+    CHECK(error_of({"--checkpoint.exclude_from_loading=dataloader"}) ==
+          "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
+          "checkpoint.enable = true or give checkpoint.initial_load_path");
+}
+
+TEST_CASE("No integer is so large that sizes overflow") {
+    for (const std::string name : {"training.local_batch_size",
+                                   "training.global_batch_size",
+                                   "training.seq_len",
+                                   "training.steps",
+                                   "training.threads",
+                                   "validation.local_batch_size",
+                                   "validation.seq_len",
+                                   "validation.freq",
+                                   "validation.steps",
+                                   "checkpoint.interval",
+                                   "checkpoint.keep_latest_k",
+                                   "checkpoint.load_step",
+                                   "lr_scheduler.warmup_steps",
+                                   "lr_scheduler.total_steps",
+                                   "metrics.log_freq",
+                                   "model.dim",
+                                   "model.n_layers",
+                                   "model.n_heads",
+                                   "model.vocab_size",
+                                   "model.max_seq_len"}) {
+        CAPTURE(name);
+        CHECK_THAT(error_of({"--dry_run", "--" + name + "=9223372036854775807"}),
+                   Contains(name + " = 9223372036854775807: must be at most "));
+    }
+    CHECK(error_of({"--training.local_batch_size=1000000", "--training.seq_len=4096"}) ==
+          "training.local_batch_size x seq_len = 1000000 x 4096: must be at most 2147483647 tokens; lower "
+          "one of them");
+    CHECK_THAT(error_of({"--validation.local_batch_size=1000000", "--validation.seq_len=4096"}),
+               Contains("validation.local_batch_size x seq_len"));
+    CHECK_THAT(error_of({"--training.global_batch_size=800000000000"}),
+               Contains("must be at most 10^13 tokens"));
+    CHECK(error_of({"--training.threads=4097"}) == "training.threads = 4097: must be at most 4096");
+    CHECK(config_of({"--debug.seed=9223372036854775807"}).debug.seed == 9223372036854775807);
+}
+
+TEST_CASE("Rules over several options") {
+    CHECK(error_of({"--job.dump_folder="}) ==
+          "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
+    CHECK_THAT(error_of({"--model.flavor="}), Contains("model.flavor = \"\""));
+    // the places of all that a run writes
+    for (const std::string option :
+         {"checkpoint.folder", "metrics.save_tb_folder", "profiling.save_traces_folder",
+          "profiling.save_memory_snapshot_folder", "job.save_config_file"}) {
+        for (const std::string place : {"", "..", "../other", "a/../../b"}) {
+            if (place.empty() && option == "job.save_config_file") continue;  // no file
+            CHECK_THAT(error_of({"--" + option + "=" + place}),
+                       Contains(option + " = \"" + place +
+                                "\": must be a path inside job.dump_folder, such as \"") &&
+                           Contains("\", or an absolute path"));
+        }
+        for (const char* place : {"a/b", "/tmp/x", "a/../b"})
+            CHECK(error_of({"--" + option + "=" + place}) == "no error");
+    }
+    CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
+    // a tokenizer may be a file, what has weights or shapes too is a folder
+    const test::TemporaryFolder folder;
+    for (const char* name : {"tokenizer.model", "tokenizer.json", "x.tiktoken"}) {
+        const std::string file = (folder / name).string(), option = "--model.hf_assets_path=" + file;
+        test::write_file(file, "x");
+        CHECK(config_of({option}).model.hf_assets_path == file);
+        const std::string is_file = "model.hf_assets_path = \"" + file + "\": is a file, but ";
+        CHECK(error_of({option, "--model.flavor=hf"}) ==
+              is_file + "model.flavor = \"hf\" needs the folder of config.json; give \"" +
+                  folder.path().string() + "\", and the tokenizer's file as model.tokenizer_path");
+        CHECK_THAT(error_of({option, "--checkpoint.initial_load_in_hf"}),
+                   Contains(is_file + "checkpoint.initial_load_in_hf needs the folder"));
+        CHECK(error_of({option, "--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"}) ==
+              "no error");
+    }
+    CHECK_THAT(error_of({"--model.flavor=hf", "--model.hf_assets_path="}),
+               Contains("needs model.hf_assets_path"));
+    CHECK_THAT(error_of({"--model.ffn_hidden=64", "--model.multiple_of=32"}), Contains("as it is"));
+    CHECK(error_of({"--training.local_batch_size=4", "--training.global_batch_size=6"}) ==
+          "training.global_batch_size = 6: must be a multiple of training.local_batch_size = 4; the nearest "
+          "valid value is 8");
+    CHECK_THAT(error_of({"--training.dtype=float64", "--device=cuda"}), Contains("works on CPUs only"));
+    CHECK_THAT(error_of({"--training.dataset_path=a,,b"}), Contains("no error"));  // the last one counts
+    CHECK_THAT(error_of({"--validation.dataset_path=a,"}), Contains("has an empty path in it"));
+    CHECK_THAT(error_of({"--checkpoint.initial_load_in_hf", "--checkpoint.no_initial_load_model_only"}),
+               Contains("holds only a model"));
+    CHECK_THAT(error_of({"--dry_run", "--checkpoint.initial_load_in_hf_quantized"}),
+               Contains("needs checkpoint.initial_load_in_hf = true"));
+    CHECK_THAT(
+        error_of({"--dry_run", "--checkpoint.last_save_in_hf", "--checkpoint.no_last_save_model_only"}),
+        Contains("checkpoint.last_save_model_only = true"));
+    CHECK_THAT(error_of({"--dry_run", "--profiling.enable_profiling", "--profiling.profile_freq=3"}),
+               Contains("must be at least profiler_active + profiler_warmup = 4"));
+    const auto context = [&](std::vector<std::string> more) {
+        more.insert(more.end(), {"--dry_run", "--parallelism.context_parallel_degree=3"});
+        return error_of(more);
+    };
+    CHECK(context({"--training.seq_len=100"}) ==
+          "training.seq_len = 100: must be a multiple of 6, tensor_parallel_degree x context_parallel_degree "
+          "x 2 (context_parallel_load_balancer = \"headtail\"); the nearest valid value is 102");
+    CHECK(context({"--training.seq_len=98", "--parallelism.context_parallel_load_balancer=none"}) ==
+          "training.seq_len = 98: must be a multiple of 3, tensor_parallel_degree x context_parallel_degree; "
+          "the nearest valid value is 99");
+    CHECK(context({"--training.seq_len=3", "--parallelism.context_parallel_load_balancer=none"}) ==
+          "no error");
+    CHECK_THAT(context({"--training.seq_len=2"}), Contains("the nearest valid value is 6"));
+    CHECK_THAT(context({"--training.seq_len=24", "--validation.enable", "--validation.seq_len=16",
+                        "--validation.dataset_path=x.h5"}),
+               Contains("validation.seq_len = 16: must be a multiple of 6"));
+    CHECK(
+        error_of({"--checkpoint.no_enable", "--checkpoint.load_step=3"}) ==
+        "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
+        "checkpoint.enable = true");
+    CHECK(error_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8"}) ==
+          "validation.seq_len = 8: where every 100th window of the training data is held out it must be "
+          "training.seq_len = 16; or give validation.dataset_path");
+    CHECK(config_of({"--validation.enable", "--training.seq_len=16", "--validation.seq_len=8",
+                     "--validation.dataset_path=x.h5"})
+              .validation.seq_len == 8);
+    CHECK_THAT(error_of({"--dry_run", "--parallelism.expert_tensor_parallel_degree=2"}),
+               Contains("must be 1 or the tensor_parallel_degree 1"));
+    CHECK_THAT(error_of({"--dry_run", "--parallelism.pipeline_parallel_degree=2",
+                         "--parallelism.pipeline_parallel_microbatch_size=3"}),
+               Contains("training.local_batch_size = 8: must be a multiple of") && Contains("is 9"));
+}
+
+TEST_CASE("Stages are said once") {
+    const std::string listed = "--parallelism.module_fqns_per_model_part=a;b",
+                      table = "--parallelism.pipeline_parallel_schedule_csv=x.csv",
+                      each = "--parallelism.pipeline_parallel_layers_per_stage=2",
+                      less = "--parallelism.pipeline_parallel_first_stage_less_layers=",
+                      last_less = "--parallelism.pipeline_parallel_last_stage_less_layers=";
+    CHECK(error_of({each, listed}) ==
+          "parallelism.pipeline_parallel_layers_per_stage = 2: parallelism.module_fqns_per_model_part lists "
+          "the stages already; leave one of the two out");
+    CHECK(error_of({each, table}) ==
+          "parallelism.pipeline_parallel_layers_per_stage = 2: the table of "
+          "parallelism.pipeline_parallel_schedule_csv has its number of stages already; leave one of the two "
+          "out");
+    CHECK(error_of({less + "0", listed}) ==
+          "parallelism.pipeline_parallel_first_stage_less_layers = 0: is for layers that are divided evenly, "
+          "but parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two "
+          "out");
+    CHECK_THAT(error_of({last_less + "2", listed}),
+               Contains("parallelism.pipeline_parallel_last_stage_less_layers = 2: is for layers"));
+    // together these mean something
+    CHECK(error_of({listed, table}) == "no error");
+    CHECK(error_of({less + "0", last_less + "2", table}) == "no error");
+    CHECK(error_of({less + "0", last_less + "2", each}) == "no error");
+    CHECK(error_of({less + "1", last_less + "1", listed}) == "no error");  // the defaults
+    CHECK(error_of({each, "--parallelism.pipeline_parallel_layers_per_stage=none", listed}) == "no error");
+}
+
+TEST_CASE("quiet is short for log.quiet") {
+    CHECK(config_of({"--quiet"}).log.quiet);
+    CHECK(config_of({"--quiet=true"}).log.quiet);
+    CHECK_FALSE(config_of({"--no_quiet"}).log.quiet);
+    CHECK_FALSE(config_of({}).log.quiet);
+    CHECK_THAT(error_of({"--quiet", "--log.quiet=false"}), Contains("say the same; leave one out"));
+    CHECK_THAT(error_of({"--quiet=loud"}), Contains("quiet") && Contains("loud"));
+}
+
+TEST_CASE("What is not built is refused by name in a real run and noticed in a dry run") {
+    CHECK(error_of({"--parallelism.expert_parallel_degree=8"}) ==
+          "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
+    CHECK(error_of({"--model.name=qwen3"}) ==
+          "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
+    CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
+    // what no run will do
+    CHECK(
+        error_of({"--optimizer.early_step_in_backward"}) ==
+        "optimizer.early_step_in_backward = true: gradients are clipped by their global norm, and a step "
+        "whose norm is not finite is not taken: no weight can be updated before the last gradient is there; "
+        "leave it out");
+    // all at once
+    CHECK_THAT(error_of({"--model.name=qwen3", "--parallelism.expert_parallel_degree=2"}),
+               Contains("expert parallelism is not built yet") && Contains("model.name = \"qwen3\""));
+    // an option that goes with one of them is kept
+    CHECK(config_of({"--parallelism.expert_parallel_comm_backend=deepep"})
+              .parallelism.expert_parallel_comm_backend == "deepep");
+    // the default said aloud
+    CHECK(error_of({"--parallelism.expert_parallel_degree=1", "--no_dry_run"}) == "no error");
+    CHECK_THROWS_WITH(
+        parse_command_line({}),
+        "training.dataset_path: is not given, and training.dataset = \"c4_test\" is not in ./datasets, "
+        "./tests/assets ($COEUS_DATASETS names another folder); Coeus downloads nothing. Set "
+        "training.dataset_path to text or JSONL files of your own (also .gz, .zst), a folder of these, or a "
+        "token file that `coeus tokenize INPUT --tokenizer FOLDER --output FILE.h5` makes of them");
+
+    const CommandLine dry = parsed({"--dry_run", "--parallelism.expert_parallel_degree=8"});
+    CHECK(dry.config.parallelism.expert_parallel_degree == 8);
+    CHECK(dry.notices ==
+          Words{"parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what "
+                "works is 1 (a real run refuses this)"});
+}
+
+TEST_CASE("Options without a meaning here: one notice for each reason, only where they ask for something") {
+    CHECK(
+        parsed({"--compile.enable", "--compile.components=model,loss"}).notices ==
+        Words{"compile.enable, compile.components have no effect: kernels are compiled when Coeus is built"});
+    CHECK(parsed({"--training.gc_freq=100"}).notices ==
+          Words{"training.gc_freq has no effect: there is no garbage collector"});
+    // torchtitan's default said aloud
+    CHECK(parsed({"--training.gc_freq=50"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.replica_id=0"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0"}).notices.empty());
+    CHECK(parsed({"--fault_tolerance.fragment_update_alpha=0.0"}).notices.empty());
+    CHECK(parsed({"--model.num_mtp_layers=0", "--loss.mtp_scale=0"}).notices.empty());
+    CHECK_THAT(error_of({"--model.num_mtp_layers=1"}), Contains("multi-token prediction is not built yet"));
+    CHECK(parsed({"--optimizer.implementation=fused"}).notices.size() == 1);
+    CHECK(parsed({"--compile.enable=false", "--metrics.no_enable_wandb"}).notices.empty());
+    CHECK(error_of({"--training.gc_freq=often"}) ==
+          "command line: training.gc_freq = often: must be a whole number");
+    CHECK_THAT(error_of({"--activation_checkpoint.memory_budget=half"}), Contains("must be a number"));
+}
+
+TEST_CASE("Names of 2024 are read as today's") {
+    CHECK(config_of({"--training.batch_size=3"}).training.local_batch_size == 3);
+    CHECK(config_of({"--training.warmup_steps=7"}).lr_scheduler.warmup_steps == 7);
+    CHECK(config_of({"--checkpoint.enable_checkpoint"}).checkpoint.enable);
+    CHECK(config_of({"--metrics.enable_color_printing"}).metrics.disable_color_printing == false);
+    CHECK(config_of({"--metrics.no_enable_color_printing"}).metrics.disable_color_printing == true);
+    CHECK(parsed({"--dry_run", "--experimental.pipeline_parallel_degree=2"})
+              .config.parallelism.pipeline_parallel_degree == 2);
+    CHECK(parsed({"--dry_run", "--float8.enable_float8_linear"}).config.model.converters ==
+          Words{"quantize.linear.float8"});
+    CHECK(config_of({"--float8.enable_float8_linear=false"}).model.converters.empty());
+    CHECK(parsed({"--training.compile"}).notices ==
+          Words{"training.compile has no effect: kernels are compiled when Coeus is built"});
+    CHECK(error_of({"--training.batch_size=0"}) ==
+          "command line: training.batch_size = 0: must be at least 1; the nearest valid value is 1");
+    CHECK_THAT(error_of({"--training.batch_size=3", "--training.local_batch_size=4"}),
+               Contains("training.local_batch_size") && Contains("training.batch_size") &&
+                   Contains("say the same; leave one out"));
+    CHECK(error_of({"--experimental.pipeline_parallel_split_points=layers.4"}) ==
+          "command line: experimental.pipeline_parallel_split_points is not used here; "
+          "parallelism.module_fqns_per_model_part says the contents of each stage");
+    CHECK_THAT(error_of({"--metrics.enable_color_printing=maybe"}), Contains("must be true or false"));
+    CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean training.batch_size?"));
+}
+
+TEST_CASE("LOG_RANK chooses the ranks on the terminal, below deck and command line") {
+    const Environment set("LOG_RANK", "0,2");
+    CHECK(config_of({}).log.ranks == std::vector<int64_t>{0, 2});
+    CHECK(config_of({"--log.ranks=1"}).log.ranks == std::vector<int64_t>{1});
+    const Environment wrong("LOG_RANK", "all");
+    CHECK_THAT(error_of({}),
+               Contains("environment variable LOG_RANK: log.ranks = all: must be whole numbers"));
+}
+
+TEST_CASE("Validation takes its batch and sequence from training where it has none of its own") {
+    const Config follows = config_of({"--training.seq_len=64", "--training.local_batch_size=2"});
+    CHECK(follows.validation.seq_len == 64);
+    CHECK(follows.validation.local_batch_size == 2);
+    CHECK(config_of({"--training.seq_len=64", "--validation.seq_len=32"}).validation.seq_len == 32);
+}
+
+TEST_CASE("Data types") {
+    CHECK(storage_dtype(config_of({})) == Dtype::f32);
+    CHECK(compute_dtype(config_of({})) == Dtype::bf16);
+    CHECK(storage_dtype(config_of({"--training.dtype=bfloat16"})) == Dtype::bf16);
+    CHECK(compute_dtype(config_of({"--training.mixed_precision_param=float32"})) == Dtype::f32);
+    CHECK(storage_dtype(config_of({"--training.dtype=float64"})) == Dtype::f64);
+    CHECK(compute_dtype(config_of({"--training.dtype=float64"})) == Dtype::f64);
+}
+
+TEST_CASE("Gradient accumulation") {
+    Config config;
+    config.training.local_batch_size = 4;
+    CHECK(gradient_accumulation_steps(config, 3) == 1);
+    config.training.global_batch_size = 24;
+    CHECK(gradient_accumulation_steps(config, 1) == 6);
+    CHECK(gradient_accumulation_steps(config, 3) == 2);
+    CHECK(gradient_accumulation_steps(config, 6) == 1);
+    CHECK_THROWS_WITH(
+        gradient_accumulation_steps(config, 5),
+        "training.global_batch_size = 24: must be a multiple of training.local_batch_size times the "
+        "data-parallel degree (4 x 5 = 20); the nearest valid value is 20");
+    CHECK_THROWS_WITH(gradient_accumulation_steps(config, 100), Contains("the nearest valid value is 400"));
+}
+
+TEST_CASE("The mesh of the deck's degrees") {
+    Config config;
+    CHECK(mesh_shape(config, 4).dp_shard == 4);
+    config.parallelism.data_parallel_replicate_degree = 2;
+    config.parallelism.tensor_parallel_degree = 3;
+    const MeshShape shape = mesh_shape(config, 12);
+    CHECK(shape.dp_replicate == 2);
+    CHECK(shape.dp_shard == 2);
+    CHECK(shape.tp == 3);
+    CHECK_THROWS_AS(mesh_shape(config, 7), ConfigError);
+    config.log.ranks = {0, 11};
+    CHECK_NOTHROW(mesh_shape(config, 12));
+    config.log.ranks = {12};
+    CHECK_THROWS_WITH(mesh_shape(config, 12), "log.ranks = 12: there is no such rank; the last of 12 is 11");
+    config.log.ranks = {0};
+    config.parallelism.expert_parallel_degree = 4;
+    CHECK_THROWS_WITH(
+        mesh_shape(config, 12),
+        "parallelism.expert_parallel_degree = 4: must divide data_parallel_shard x context x tensor = 6; "
+        "the nearest valid value is 3");
+    config.parallelism.data_parallel_replicate_degree = 65536;
+    config.parallelism.context_parallel_degree = 65536;
+    CHECK_THROWS_WITH(mesh_shape(config, 12),
+                      "the degrees of [parallelism] need 12884901888 ranks, but there are 12");
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decks: stacking, places in messages, round trips, the decks of the repository and those of torchtitan.
+#include "coeus/base/error.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/train/setup.hpp"
+#include "support/catch.hpp"
+#include "support/options.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string error_of(const fs::path& deck) {
+    try {
+        parse_command_line({deck.string(), "--dry_run"});
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+// The effective deck without its first line, which names the file.
+std::vector<fs::path> decks_under(const fs::path& folder) {
+    std::vector<fs::path> decks;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (entry.path().extension() == ".toml") decks.push_back(entry.path());
+    std::sort(decks.begin(), decks.end());
+    return decks;
+}
+
+}  // namespace
+
+TEST_CASE("Command line before deck before included deck before default") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "base/deep/c.toml", "[training]\nsteps = 3\nseq_len = 33\nmax_norm = 3\n");
+    test::write_file(folder / "base/b.toml",
+                     "include = \"deep/c.toml\"\n[training]\nsteps = 2\nseq_len = 22\n");
+    test::write_file(folder / "a.toml",
+                     "include = \"base/b.toml\"\n[training]\nsteps = 1\ndataset_path = \"x\"\n");
+    const std::string deck = (folder / "a.toml").string();
+    const Config config = parse_command_line({deck, "--optimizer.lr=0.5"}).config;
+    CHECK(config.training.steps == 1);
+    CHECK(config.training.seq_len == 22);
+    CHECK(config.training.max_norm == 3);
+    CHECK(config.training.local_batch_size == 8);
+    CHECK(config.optimizer.lr == 0.5);
+    CHECK(parse_command_line({deck, "--training.steps=9"}).config.training.steps == 9);
+}
+
+TEST_CASE("Of several included decks a later one goes before an earlier one") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "one.toml", "[training]\nsteps = 1\nseq_len = 11\n");
+    test::write_file(folder / "two.toml", "include = \"one.toml\"\n[training]\nsteps = 2\n");
+    test::write_file(folder / "deck.toml",
+                     "include = [\"one.toml\", \"two.toml\"]\ntraining.dataset_path = [\"x\"]\n");
+    const Config config = parse_command_line({(folder / "deck.toml").string()}).config;
+    CHECK(config.training.steps == 2);
+    CHECK(config.training.seq_len == 11);
+}
+
+TEST_CASE("A deck that includes itself") {
+    const test::TemporaryFolder folder;
+    const std::string a = (folder / "a.toml").string(), b = (folder / "b.toml").string();
+    test::write_file(a, "include = \"./a.toml\"\n");
+    CHECK(error_of(a) == a + ": a deck cannot include itself: " + a + " includes " + a);
+    test::write_file(a, "include = \"b.toml\"\n");
+    test::write_file(b, "include = \"sub/../a.toml\"\n");
+    CHECK(error_of(a) == b + ": a deck cannot include itself: " + a + " includes " + b + " includes " + a);
+}
+
+TEST_CASE("A deck cannot name the deck") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "a.toml", "include = \"b.toml\"\n");
+    test::write_file(folder / "b.toml", "[job]\nconfig_file = \"c.toml\"\n");
+    for (const char* name : {"a.toml", "b.toml"})
+        CHECK_THROWS_WITH(parse_command_line({(folder / name).string(), "--dry_run"}),
+                          (folder / "b.toml").string() +
+                              ":2:1: job.config_file = \"c.toml\": only the command line names the deck; a "
+                              "deck names others with include");
+}
+
+TEST_CASE("Mistakes in a deck name file, line and column") {
+    const test::TemporaryFolder folder;
+    const std::string deck = (folder / "deck.toml").string();
+    const auto error = [&](const std::string& text) {
+        test::write_file(deck, text);
+        return error_of(deck);
+    };
+    CHECK(error("[training]\n  stepz = 3\n") ==
+          deck + ":2:3: unknown option training.stepz; did you mean training.steps?");
+    CHECK(error("steps = 3\n") == deck + ":1:1: unknown option steps; did you mean training.steps?");
+    CHECK(error("[training]\nsteps = \"3\"\n") ==
+          deck + ":2:1: training.steps = \"3\": must be a whole number");
+    CHECK(error("[training]\nsteps = 1.5\n") == deck + ":2:1: training.steps = 1.5: must be a whole number");
+    CHECK(error("[training]\nsteps = 1e3\n") == "no error");
+    CHECK(error("[training]\nsteps = true\n") ==
+          deck + ":2:1: training.steps = true: must be a whole number");
+    CHECK(error("[training]\nshuffle = 1\n") == deck + ":2:1: training.shuffle = 1: must be true or false");
+    CHECK(error("[optimizer]\nlr = \"1\"\n") == deck + ":2:1: optimizer.lr = \"1\": must be a number");
+    CHECK(error("[job]\ndump_folder = 3\n") == deck + ":2:1: job.dump_folder = 3: must be text in quotes");
+    CHECK_THAT(error("[training]\ndataset_path = 3\n"), Contains("must be a list of texts"));
+    CHECK_THAT(error("[training]\ndataset_path = [3]\n"),
+               Contains("dataset_path = [3]: must be a list of texts"));
+    CHECK_THAT(error("[log]\nranks = [0, 1.5]\n"), Contains("must be whole numbers"));
+    CHECK_THAT(error("[parallelism]\nmodule_fqns_per_model_part = [1]\n"),
+               Contains("list of lists of texts"));
+    CHECK(error("[training]\nseq_len = 0\n") ==
+          deck + ":2:1: training.seq_len = 0: must be at least 1; the nearest valid value is 1");
+    CHECK(error("[training]\nsteps = \n").starts_with(deck + ":2:"));
+    CHECK(error("include = 3\n") ==
+          deck + ":1:1: include = 3: must be the path of a deck, or a list of paths");
+    CHECK_THAT(error("include = [\"\"]\n"), Contains("must be the path of a deck"));
+    CHECK(error("include = \"gone.toml\"\n") ==
+          (folder / "gone.toml").string() + ": cannot be read: No such file or directory");
+    CHECK(error("[training]\nbatch_size = 1\nlocal_batch_size = 2\n") ==
+          deck + ":3:1: training.local_batch_size and training.batch_size (" + deck +
+              ":2:1) say the same; leave one out");
+    CHECK(error_of(folder / "absent.toml") ==
+          (folder / "absent.toml").string() + ": cannot be read: No such file or directory");
+}
+
+TEST_CASE("The effective deck reads back as the same config, every option of it") {
+    const test::TemporaryFolder folder;
+    const std::string deck = (folder / "deck.toml").string(), again = (folder / "again.toml").string();
+    const auto parse = [](const std::string& file) { return parse_command_line({file, "--dry_run"}).config; };
+    // what some need beside them
+    const std::map<std::string, std::string> extra = {
+        {"checkpoint.initial_load_in_hf_quantized",
+         "checkpoint.initial_load_in_hf = true\ncheckpoint.initial_load_path = \"p\"\n"},
+        {"checkpoint.load_step", "checkpoint.enable = true\n"},
+        {"checkpoint.create_seed_checkpoint", "checkpoint.enable = true\n"},
+        {"checkpoint.exclude_from_loading", "checkpoint.enable = true\n"},
+        {"guards.on_mismatch", "guards.compare_replicas_interval = 10\n"},
+        {"training.dataset_weights", "training.dataset_path = [\"a\", \"b\"]\n"},
+        {"validation.dataset_weights", "validation.dataset_path = [\"a\", \"b\"]\n"},
+    };
+    const std::vector<test::ListedOption> options = test::listed_options();
+    REQUIRE(options.size() > 160);
+    int with_a_field = 0;
+    for (const test::ListedOption& option : options) {
+        // one of these is valid and not the default
+        std::vector<std::string> candidates;
+        if (option.type == "boolean") candidates = {"true", "false"};
+        if (option.type == "integer") candidates = {"4", "2", "16"};
+        if (option.type == "number") candidates = {"0.1234567890123456789", "0.25"};
+        if (option.type == "list of integers") candidates = {"[3, 1]"};
+        if (option.type == "list of numbers") candidates = {"[3, 0.1]"};
+        if (option.type == "list of texts")
+            candidates = {"[\"a,b\", \"c\"]", "[\"dataloader\"]", "[\"quantize.linear.float8\"]"};
+        if (option.type == "list of lists of texts") candidates = {"[[\"a\"], [], [\"b,c\", \"d\"]]"};
+        if (option.type == "text")
+            candidates = {R"("a \"quoted\" \\ text\n# more")",
+                          "\"bfloat16\"",
+                          "\"float32\"",
+                          "\"async\"",
+                          "\"full\"",
+                          "\"cosine\"",
+                          "\"cpu\"",
+                          "\"qwen3\"",
+                          "\"layernorm\"",
+                          "\"Adam\"",
+                          "\"always\"",
+                          "\"GPipe\"",
+                          "\"none\"",
+                          "\"alltoall\"",
+                          "\"deepep\"",
+                          "\"rowwise\"",
+                          "\"staged\"",
+                          "\"own\"",
+                          "\"1-12:00:00\"",
+                          "\"rewind\"",
+                          "\"op\""};
+        INFO(option.name);
+        bool changed = false;
+        for (const std::string& candidate : candidates) {
+            const auto beside = extra.find(option.name);
+            test::write_file(
+                deck, (beside == extra.end() ? "" : beside->second) + option.name + " = " + candidate + "\n");
+            std::string text;
+            try {
+                text = test::deck_body(parse(deck));
+            } catch (const ConfigError&) {
+                continue;  // of another option
+            }
+            if (text.find("\n" + option.name.substr(option.name.rfind('.') + 1) + " = ") == std::string::npos)
+                continue;
+            changed = changed || text != test::deck_body(Config());
+            test::write_file(again, text);
+            CHECK(test::deck_body(parse(again)) == text);
+        }
+        const bool fixed = option.name == "training.mixed_precision_reduce" ||
+                           option.name == "parallelism.expert_tensor_parallel_degree" ||
+                           option.name == "job.config_file" ||
+                           option.name.starts_with("training.num_tokens_per_");  // kept as batch sizes
+        CHECK(changed == (option.has_field && !fixed));
+        with_a_field += option.has_field;
+    }
+    CHECK(with_a_field > 100);
+}
+
+TEST_CASE("The effective deck names its deck and can be run again") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "a.toml", "[training]\nsteps = 5\ndataset_path = \"x\"\n");
+    const Config config = parse_command_line({(folder / "a.toml").string()}).config;
+    const std::string text = deck_text(config);
+    CHECK(text.starts_with("# The effective deck of \"" + (folder / "a.toml").string() + "\".\n"));
+    CHECK_THAT(text, Contains("\n[training]\n") && Contains("\nsteps = 5\n") &&
+                         Contains("\ndataset_path = [\"x\"]\n"));
+    CHECK_THAT(text, !Contains("\nconfig_file"));
+    CHECK_THAT(text, !Contains("gc_freq"));
+    CHECK_THAT(text, !Contains("encoder"));  // not built, not asked for
+    CHECK(deck_text(Config()).starts_with("# The effective deck.\n"));
+}
+
+TEST_CASE("doc/decks.md is fresh") {
+    // make it with: build/coeus help options --markdown > doc/decks.md
+    CHECK(test::read_file(fs::path(COEUS_SOURCE_DIR) / "doc/decks.md") == options_markdown());
+}
+
+TEST_CASE("Help names every option with default, choices and status") {
+    const std::string help = options_help();
+    for (const test::ListedOption& option : test::listed_options())
+        CHECK_THAT(help, Contains("\n  --" + option.name));
+    CHECK_THAT(help, Contains("--training.steps=10000"));
+    CHECK_THAT(help, Contains("one of AdamW, Adam"));
+    CHECK_THAT(help, Contains("deepseek_v3 (not built yet)"));
+    CHECK_THAT(help, Contains("[no effect: there is no garbage collector]"));
+    CHECK_THAT(help, Contains("default: the flavour's"));
+    const std::string markdown = options_markdown();
+    CHECK_THAT(markdown, Contains("| `training.batch_size` | `training.local_batch_size` |"));
+    CHECK_THAT(markdown, Contains("## [quantize.linear.float8]"));
+}
+
+TEST_CASE("Every deck under inputs is accepted") {
+    const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
+    const auto decks = decks_under(inputs);
+    REQUIRE(decks.size() >= 9);
+    for (const fs::path& deck : decks) {
+        INFO(deck);
+        CHECK(error_of(deck) == "no error");
+    }
+    // the main job runs, and says nothing about it
+    const CommandLine main_job = parse_command_line({(inputs / "llama3_debug.toml").string()});
+    CHECK(main_job.notices.empty());
+    CHECK(gradient_accumulation_steps(main_job.config, 1) == 2);
+    CHECK(gradient_accumulation_steps(main_job.config, 2) == 1);
+    const Config& config = main_job.config;
+    CHECK(config.training.steps * config.training.global_batch_size * config.training.seq_len == 614400);
+}
+
+TEST_CASE("The decks of torchtitan, of both generations, are accepted as they are") {
+    const fs::path folder = test::shared("decks");
+    if (folder.empty()) return;
+    const auto decks = decks_under(folder);
+    REQUIRE(decks.size() >= 26);
+    for (const fs::path& deck : decks) {
+        INFO(deck);
+        CHECK(error_of(deck) == "no error");
+        // a real run names what is missing, and nothing else is wrong
+        try {
+            parse_command_line({deck.string()});
+            FAIL("there is no data");
+        } catch (const ConfigError& error) {
+            std::istringstream lines(error.what());
+            for (std::string line; std::getline(lines, line);)
+                CHECK_THAT(line,
+                           Contains("not built yet") || Contains("training.dataset_path: is not given"));
+        }
+    }
+    const Config old =
+        parse_command_line({(folder / "torchtitan-2024/llama3_405b.toml").string(), "--dry_run"}).config;
+    CHECK(old.training.local_batch_size == 2);
+    CHECK(old.lr_scheduler.warmup_steps == 600);
+    CHECK(old.parallelism.tensor_parallel_degree == 8);
+    CHECK(old.parallelism.enable_async_tensor_parallel);
+    CHECK(old.model.converters == Words{"quantize.linear.float8"});
+    CHECK(old.quantize.linear.float8.enable_fsdp_float8_all_gather);
+}
+
+namespace {
+
+// What `coeus train DECK --dry_run --ranks N` ends with: "" where all is well.
+std::string dry_run_error(const fs::path& deck, int ranks) {
+    try {
+        dry_run(parse_command_line({deck.string(), "--dry_run", "--ranks=" + std::to_string(ranks)}), 1);
+        return "";
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("The decks of torchtitan pass a dry run at the ranks they were made for") {
+    const fs::path folder = test::shared("decks");
+    if (folder.empty()) return;
+    // as their comments say; debug models: run_train.sh starts 8
+    const std::map<std::string, int> ranks_of = {
+        {"torchtitan-2024/debug_model.toml", 8},
+        {"torchtitan-2024/llama2_7b.toml", 8},
+        {"torchtitan-2024/llama2_13b.toml", 64},
+        {"torchtitan-2024/llama2_70b.toml", 64},
+        {"torchtitan-2024/llama3_8b.toml", 64},
+        {"torchtitan-2024/llama3_70b.toml", 64},
+        {"torchtitan-2024/llama3_405b.toml", 128},
+        {"torchtitan-toml/llama3__debug_model.toml", 8},
+        {"torchtitan-toml/llama3_ft__debug_model.toml", 8},
+        {"torchtitan-toml/llama3__llama3_8b.toml", 64},
+        {"torchtitan-toml/llama3__llama3_70b.toml", 64},
+        {"torchtitan-toml/llama3__llama3_405b.toml", 128},
+        {"torchtitan-toml/deepseek_v3__debug_model.toml", 8},
+        {"torchtitan-toml/deepseek_v3__deepseek_v3_16b.toml", 64},
+        {"torchtitan-toml/deepseek_v3__deepseek_v3_671b.toml", 512},
+        {"torchtitan-toml/flux__debug_model.toml", 8},
+        {"torchtitan-toml/flux__flux_dev_model.toml", 8},
+        {"torchtitan-toml/flux__flux_schnell_model.toml", 8},
+        {"torchtitan-toml/gpt_oss__debug_model.toml", 8},
+        {"torchtitan-toml/llama4__debug_model.toml", 8},
+        {"torchtitan-toml/llama4__llama4_17bx16e.toml", 64},
+        {"torchtitan-toml/llama4__llama4_17bx128e.toml", 256},
+        {"torchtitan-toml/qwen3__qwen3_0.6b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_1.7b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_32b.toml", 8},
+        {"torchtitan-toml/qwen3__qwen3_moe_debug.toml", 8},
+    };
+    const std::set<std::string> not_built = {"deepseek_v3", "flux", "gpt_oss", "llama4", "qwen3"};
+    for (const fs::path& deck : decks_under(folder)) {
+        INFO(deck);
+        const auto known = ranks_of.find(deck.lexically_relative(folder).string());
+        REQUIRE(known != ranks_of.end());
+        const std::string error = dry_run_error(deck, known->second);
+        const std::string model = parse_command_line({deck.string(), "--dry_run"}).config.model.name;
+        if (not_built.contains(model))
+            CHECK(error.starts_with("model.name = \"" + model + "\": this model is not built yet"));
+        else
+            CHECK(error == "");
+    }
+    // and at other numbers of ranks a deck that does not fit says so
+    CHECK_THAT(dry_run_error(folder / "torchtitan-toml/llama3__llama3_70b.toml", 12), Contains("12"));
+}
+
+TEST_CASE("The decks under inputs pass a dry run at the ranks they name") {
+    const fs::path inputs = fs::path(COEUS_SOURCE_DIR) / "inputs";
+    const std::map<std::string, int> ranks_of = {
+        {"llama3_debug.toml", 1},       {"llama3_workstation.toml", 1}, {"llama3_node.toml", 8},
+        {"llama3_pipeline.toml", 4},    {"llama3_blend.toml", 1},       {"base/llama2_7b.toml", 8},
+        {"base/llama2_13b.toml", 64},   {"base/llama2_70b.toml", 64},   {"base/llama3_1b.toml", 8},
+        {"base/llama3_3b.toml", 8},     {"base/llama3_8b.toml", 64},    {"base/llama3_70b.toml", 64},
+        {"base/llama3_405b.toml", 128},
+    };
+    for (const fs::path& deck : decks_under(inputs)) {
+        INFO(deck);
+        const auto known = ranks_of.find(deck.lexically_relative(inputs).string());
+        REQUIRE(known != ranks_of.end());
+        CHECK(dry_run_error(deck, known->second) == "");
+    }
+}
+
+TEST_CASE("Weights of a blend: one for each path, greater than 0") {
+    const auto error = [](std::vector<std::string> arguments) -> std::string {
+        try {
+            parse_command_line(arguments);
+        } catch (const ConfigError& wrong) {
+            return wrong.what();
+        }
+        return "no error";
+    };
+    const std::string two = "--training.dataset_path=a,b";
+    CHECK(error({two, "--training.dataset_weights=0.7,0.3"}) == "no error");
+    CHECK(error({two, "--training.dataset_weights=0.7"}) ==
+          "training.dataset_weights = [0.7]: 1 weight for 2 paths in training.dataset_path; give one weight "
+          "for each path");
+    CHECK(error({"--training.dataset_path=a", "--training.dataset_weights=1,2"}) ==
+          "training.dataset_weights = [1.0, 2.0]: 2 weights for 1 path in training.dataset_path; give one "
+          "weight for each path");
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,0"}),
+               Contains("training.dataset_weights = 0.7,0: must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,-1"}), Contains("must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,nan"}), Contains("must be greater than 0"));
+    CHECK_THAT(error({two, "--training.dataset_weights=0.7,half"}),
+               Contains("must be numbers, such as [0.7, 0.3] or \"0.7,0.3\""));
+    CHECK_THAT(error({two, "--validation.dataset_weights=1"}),
+               Contains("validation.dataset_weights = [1.0]: 1 weight for 0 paths"));
+    CHECK(parse_command_line({two, "--training.dataset_weights=2,0.5"}).config.training.dataset_weights ==
+          std::vector<double>{2, 0.5});
+}
+
+TEST_CASE("Data sets by name are found in a few folders, or not at all") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "mine.jsonl.gz", "x");
+    test::write_file(folder / "c4_test/data.json", "x");
+    for (const char* name : {"c4-train.00001-of-00002.json.gz", "c4-train.00000-of-00002.json.gz",
+                             "c4-validation.00000-of-00001.json.gz"})
+        test::write_file(folder / ("c4/en/" + std::string(name)), "x");
+    const std::string at = folder.path().string();
+    setenv("COEUS_DATASETS", at.c_str(), 1);
+    const auto parse = [](std::vector<std::string> arguments) { return parse_command_line(arguments); };
+    const CommandLine usual = parse({});
+    CHECK(usual.config.training.dataset_path == Words{at + "/c4_test"});
+    CHECK(usual.notices == Words{"training.dataset = \"c4_test\" is " + at + "/c4_test"});
+    CHECK(parse({"--training.dataset=mine"}).config.training.dataset_path == Words{at + "/mine.jsonl.gz"});
+    const CommandLine c4 = parse({"--training.dataset=c4", "--validation.enable"});
+    CHECK(c4.config.training.dataset_path == Words{at + "/c4/en/c4-train.00000-of-00002.json.gz",
+                                                   at + "/c4/en/c4-train.00001-of-00002.json.gz"});
+    CHECK(c4.config.validation.dataset_path == Words{at + "/c4/en/c4-validation.00000-of-00001.json.gz"});
+    CHECK_THAT(c4.notices.at(0), Contains("00000-of-00002.json.gz and 1 more"));
+    // a path goes before a name, and then the validation's default name means nothing
+    const CommandLine path = parse({"--training.dataset_path=y", "--validation.enable"});
+    CHECK(path.config.training.dataset_path == Words{"y"});
+    CHECK(path.config.validation.dataset_path.empty());
+    CHECK(path.notices.empty());
+    // nor does it in the effective deck
+    test::write_file(folder / "deck.toml", deck_text(path.config));
+    CHECK(parse({(folder / "deck.toml").string()}).config.validation.dataset_path.empty());
+    // a default that is not there is said, a name that is given is refused
+    std::filesystem::rename(folder / "c4", folder / "other");
+    const CommandLine no_default = parse({"--validation.enable"});
+    CHECK(no_default.config.validation.dataset_path.empty());
+    CHECK(no_default.notices.back() == "validation.dataset = \"c4_validation\": is not in " + at +
+                                           ", ./datasets, ./tests/assets: every 100th sequence of the "
+                                           "training data is held out for validation");
+    CHECK(parse({"--training.dataset_path=y", "--validation.enable", "--validation.dataset=c4_test"})
+              .config.validation.dataset_path == Words{at + "/c4_test"});
+    const std::vector<std::string> gone = {"--training.dataset_path=y", "--validation.enable",
+                                           "--validation.dataset=gone"};
+    const std::string refusal =
+        "validation.dataset = \"gone\": is not in " + at +
+        ", ./datasets, ./tests/assets ($COEUS_DATASETS names another folder). Make it with `coeus tokenize "
+        "INPUT --tokenizer FOLDER --output gone.h5` in one of these, set validation.dataset_path to text of "
+        "your own, or leave it out: then every 100th sequence of the training data is held out";
+    CHECK_THROWS_WITH(parse(gone), refusal);
+    std::vector<std::string> dry = gone;
+    dry.emplace_back("--dry_run");
+    CHECK(parse(dry).notices == Words{refusal + " (a real run refuses this)"});
+    // held out on purpose, and without validation it is not looked for
+    CHECK(parse({"--validation.enable", "--validation.dataset="}).notices == usual.notices);
+    CHECK(parse({"--training.dataset_path=y", "--validation.dataset=gone"}).notices.empty());
+    CHECK_THROWS_WITH(parse({"--training.dataset=gone"}),
+                      Contains("training.dataset = \"gone\" is not in " + at + ", ./datasets"));
+    unsetenv("COEUS_DATASETS");
+    CHECK_THROWS_AS(parse({"--training.dataset=mine"}), ConfigError);
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every name that Coeus knows: its own options, those of torchtitan's TOML decks (2025 and 2026), their names
+// of 2024, and those of its Python configuration (2026). Each works, or is accepted with one notice that says
+// why it does nothing, or is refused by name. config_reference.cpp sees that no name of torchtitan is
+// missing.
+#include "coeus/base/error.hpp"
+#include "coeus/config/config.hpp"
+#include "support/catch.hpp"
+#include "support/options.hpp"
+
+#include <algorithm>
+#include <set>
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+enum class Outcome {
+    works,    // the config changes, nothing is said
+    so,       // nothing changes and nothing is said: it is so in any case
+    idle,     // accepted; one notice, naming it, says why it has no effect
+    refused,  // a real run ends with a message that names it: as not built yet, or with the reason
+    retired,  // ends with what says it here
+};
+using enum Outcome;
+
+struct Walk {
+    const char* section;
+    Outcome outcome;
+    std::vector<std::string> settings;  // name=value, not the default
+};
+
+// clang-format off
+const std::vector<Walk> table = {
+    {"job", works, {"dump_folder=/x", "description=x", "print_config=true", "save_config_file=x"}},
+    {"job", idle, {"custom_config_module=x", "use_for_integration_test=true"}},
+    {"", works, {"dump_folder=/x", "hf_assets_path=/x"}},
+    {"job", works, {"config_file=" COEUS_SOURCE_DIR "/inputs/llama3_workstation.toml", "print_args=true"}},
+    {"", works, {"device=cuda", "quiet=true", "profile=true"}},
+    {"", retired, {"module=llama3", "config=llama3_8b", "tokenizer=x"}},
+    {"log", works, {"ranks=1", "quiet=true"}},
+    {"debug", works, {"seed=1", "print_config=true", "save_config_file=x"}},
+    {"debug", so, {"deterministic=true"}},
+    {"debug", idle, {"deterministic=false", "deterministic_warn_only=true", "moe_force_load_balance=true", "spmd_typechecking=true",
+        "detect_anomaly=true", "batch_invariant=true", "enable_structured_logging=true"}},
+    {"kernels", works, {"autotune=false", "attention=own", "attention=cudnn"}},
+    {"profiling", works, {"kernels=true"}},
+    {"profiling", works, {"enable_profiling=true", "save_traces_folder=x", "profile_freq=9", "profiler_active=2",
+        "profiler_warmup=2", "enable_memory_snapshot=true", "memory_snapshot_freq=1", "save_memory_snapshot_folder=x",
+        "memory_snapshot_max_entries=1"}},
+    {"profiler", works, {"enable_profiling=true", "save_traces_folder=x", "profile_freq=9", "profiler_active=2",
+        "profiler_warmup=2", "enable_memory_snapshot=true", "memory_snapshot_freq=1", "save_memory_snapshot_folder=x",
+        "memory_snapshot_max_entries=1"}},
+    {"profiling", idle, {"profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1"}},
+    {"profiler", idle, {"profiler_repeat=1", "profiler_skip_first=1", "profiler_skip_first_wait=1"}},
+    {"metrics", works, {"log_freq=1", "disable_color_printing=true", "enable_color_printing=false", "straggler_freq=7",
+        "straggler_percent=1"}},
+    {"metrics",
+     works,
+     {"enable_tensorboard=true", "save_tb_folder=x", "save_for_all_ranks=true", "rank_0_only=false"}},
+    {"metrics", idle, {"enable_wandb=true"}},
+    {"model", works, {"name=llama2", "flavor=8B", "hf_assets_path=/x", "tokenizer_path=/x", "norm_type=layernorm"}},
+    {"model", works, {"dim=512", "n_layers=2", "n_heads=4", "n_kv_heads=4", "head_dim=32", "vocab_size=512",
+        "ffn_hidden=512", "ffn_dim_multiplier=1.5", "multiple_of=64", "rope_theta=1e6", "rope_scaling_factor=8",
+        "norm_eps=1e-6", "tied_embeddings=true", "max_seq_len=4096"}},
+    {"model", refused, {"name=qwen3", "converters=quantize.linear.float8", "converters=quantize.linear.mx",
+        "converters=quantize.grouped_mm.float8", "converters=quantize.grouped_mm.mx", "num_mtp_layers=1"}},
+    {"model", idle, {"print_after_conversion=true", "attn_backend=flex", "attn_backend=sdpa", "attn_backend=flex_flash",
+        "attn_backend=varlen", "tp_gemm_backend=dist_gemm",
+        "moe_comm_backend=deepep", "non_blocking_capacity_factor=1.5"}},
+    {"optimizer", works, {"name=Adam", "lr=1", "beta1=0.5", "beta2=0.5", "eps=1", "weight_decay=0"}},
+    {"model", so, {"tp_gemm_backend=default"}},
+    {"optimizer", idle, {"implementation=foreach", "fused=true", "foreach=true"}},
+    {"optimizer", refused, {"implementation=fused_opt_states_bf16", "param_groups=x", "optimizer_factory_kwargs_by_name=x"}},
+    {"optimizer", refused, {"early_step_in_backward=true"}},
+    {"optimizer", so, {"early_step_in_backward=false"}},
+    {"lr_scheduler", works, {"warmup_steps=1", "total_steps=5", "decay_ratio=0.5", "decay_type=cosine",
+        "min_lr_factor=0.5"}},
+    {"training", works, {"dataset=x", "dataset_path=y", "local_batch_size=4", "global_batch_size=16", "seq_len=64",
+        "max_norm=2", "steps=5", "shuffle=true", "document_mask=true", "threads=2", "dataset_weights=0.3,0.7",
+        "dtype=bfloat16", "mixed_precision_param=float32", "max_context_length=64",
+        "num_tokens_per_microbatch_per_dp_rank=4096", "num_tokens_per_train_step=32768",
+        "disable_cuda_graphs=true", "enable_cpu_offload=true", "max_wall_time=1-12:00:00"}},
+    {"training", idle, {"gc_freq=5", "gc_debug=true", "dataloader.num_workers=2",
+        "dataloader.persistent_workers=true", "dataloader.pin_memory=true", "dataloader.prefetch_factor=2",
+        "dataloader.prefetch_buffer_size=2", "dataloader.infinite=false", "img_size=128",
+        "classifier_free_guidance_prob=0.1"}},
+    {"training", so, {"mixed_precision_reduce=float32", "dataloader.infinite=true", "deterministic=true"}},
+    {"dataloader", works, {"dataset=x", "dataset_path=y", "shuffle=true"}},
+    {"dataloader", idle, {"num_workers=2", "persistent_workers=true", "pin_memory=true", "prefetch_factor=2",
+        "prefetch_buffer_size=2", "infinite=false", "repeat=false"}},
+    {"dataloader", so, {"infinite=true"}},
+    {"dataloader", retired, {"seed=1", "dataset_config=x"}},
+    {"training", works, {"batch_size=4", "warmup_steps=1", "seed=1",
+        "data_parallel_replicate_degree=2", "data_parallel_shard_degree=2", "data_parallel_degree=2",
+        "tensor_parallel_degree=2", "enable_loss_parallel=false", "disable_loss_parallel=true",
+        "fsdp_reshard_after_forward=always"}},
+    {"training", idle, {"compile=true"}},
+    {"parallelism", works, {"data_parallel_replicate_degree=2", "data_parallel_shard_degree=2",
+        "tensor_parallel_degree=2", "disable_loss_parallel=true", "fsdp_reshard_after_forward=always",
+        "pipeline_parallel_degree=2", "module_fqns_per_model_part=a;b",
+        "pipeline_parallel_first_stage_less_layers=2", "pipeline_parallel_last_stage_less_layers=2",
+        "pipeline_parallel_layers_per_stage=2", "pipeline_parallel_schedule=GPipe",
+        "pipeline_parallel_schedule_csv=x", "pipeline_parallel_microbatch_size=2",
+        "enable_async_tensor_parallel=true"}},
+    {"parallelism", idle, {"enable_fsdp_symm_mem=true",
+        "enable_sequence_parallel=false",
+        "spmd_backend=partial_dtensor", "pipeline_parallel_expert_parallel_overlap=false",
+        "context_parallel_ptrr_mask_key=x", "expert_tensor_parallel_degree=2", "expert_parallel_comm_backend=deepep"}},
+    {"parallelism", so, {"enable_sequence_parallel=true"}},
+    {"parallelism", works, {"context_parallel_degree=2", "context_parallel_load_balancer=none",
+        "context_parallel_rotate_method=alltoall", "context_parallel_rotate_method=heads"}},
+    {"parallelism", refused, {"expert_parallel_degree=2", "context_parallel_load_balancer=ptrr"}},
+    {"parallelism", retired, {"pipeline_parallel_microbatches=2", "num_pp_microbatches=2", "pipeline_parallel_split_points=x"}},
+    {"checkpoint", works, {"enable=true", "enable_checkpoint=true", "walltime_margin=60", "folder=x", "interval=5", "initial_load_path=/x",
+        "initial_load_model_only=false", "initial_load_in_hf=true", "last_save_model_only=false",
+        "model_weights_only=false", "export_dtype=bfloat16", "keep_latest_k=5", "load_step=5",
+        "enable_first_step_checkpoint=true", "load_only=true", "create_seed_checkpoint=true", "async_mode=async",
+        "async_mode=async_with_pinned_mem", "last_save_in_hf=true", "exclude_from_loading=lr_scheduler", "files=2"}},
+    {"checkpoint", refused, {"initial_load_in_hf_quantized=true", "interval_type=seconds"}},
+    {"checkpoint", idle, {"enable_ft_dataloader_checkpoints=true"}},
+    {"checkpoint", so, {"interval_type=steps"}},
+    {"guards", works, {"loss_spike=skip", "loss_spike=rewind", "spike_window=64", "spike_z_score=5", "spike_patience=3",
+        "snapshot_interval=20", "compare_replicas_interval=100", "on_mismatch=rewind"}},
+    {"activation_checkpoint", works, {"mode=selective", "mode=full", "mode=memory_budget", "selective_ac_option=op",
+        "memory_budget=0.4"}},
+    {"activation_checkpoint", idle, {
+        "per_op_sac_force_recompute_mm_shapes_by_fqns=x", "force_recompute_mm_shapes_by_fqns=x", "early_stop=true",
+        "visualize_memory_budget_pareto=true", "preserve_rng_state=true", "determinism_check=none",
+        "debug=true"}},
+    {"compile", idle, {"enable=true", "components=loss", "backend=x"}},
+    {"compile", works, {"enable_async_tensor_parallel=true"}},
+    {"comm", works, {"transport=nccl", "init_timeout_seconds=1", "train_timeout_seconds=1",
+        "save_traces_folder=x", "save_traces_file_prefix=x"}},
+    {"comm", idle, {"trace_buf_size=1", "mode=torchcomms"}},
+    {"comm", so, {"mode=default"}},
+    {"comm", refused, {"mode=fake_backend", "mode=local_tensor"}},
+    {"validation", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "dataset_weights=1,2",
+        "local_batch_size=4", "seq_len=64"}},
+    {"validator", works, {"enable=true", "freq=5", "steps=5", "dataset=x", "dataset_path=x", "local_batch_size=4",
+        "seq_len=64", "dataloader.dataset=x", "dataloader.dataset_path=x"}},
+    {"validation", idle, {"dataloader.num_workers=2", "dataloader.persistent_workers=true",
+        "dataloader.pin_memory=true", "dataloader.prefetch_factor=2", "dataloader.prefetch_buffer_size=2",
+        "dataloader.infinite=true", "dataloader.shuffle=true", "enable_classifier_free_guidance=false",
+        "classifier_free_guidance_scale=2", "denoising_steps=4", "all_timesteps=true", "save_img_folder=x",
+        "save_img_count=2"}},
+    {"validation", so, {"dataloader.infinite=false", "dataloader.shuffle=false"}},
+    {"validator", idle, {"dataloader.num_workers=2", "dataloader.persistent_workers=true",
+        "dataloader.pin_memory=true", "dataloader.prefetch_factor=2", "dataloader.prefetch_buffer_size=2",
+        "dataloader.infinite=true", "dataloader.repeat=true", "dataloader.shuffle=true"}},
+    {"validator", retired, {"dataloader.seed=1", "dataloader.dataset_config=x"}},
+    {"quantize.linear.float8", idle, {"enable_fsdp_float8_all_gather=true",
+        "precompute_float8_dynamic_scale_for_fsdp=true", "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
+    {"quantize.grouped_mm.float8", idle, {"fqns=x"}},
+    {"quantize.linear.mx", idle, {"mxfp8_dim1_cast_kernel_choice=cuda", "recipe_name=x", "filter_fqns=x"}},
+    {"quantize.grouped_mm.mx", idle, {"recipe_name=mxfp8", "fqns=x"}},
+    {"float8", refused, {"enable_float8_linear=true"}},
+    {"float8", idle, {"enable_fsdp_float8_all_gather=true", "precompute_float8_dynamic_scale_for_fsdp=true",
+        "recipe_name=rowwise", "filter_fqns=x", "emulate=true"}},
+    {"fault_tolerance", idle, {"enable=true", "process_group=nccl", "process_group_timeout_ms=1", "replica_id=1",
+        "group_size=2", "min_replica_size=2", "sync_steps=1", "num_fragments=2",
+        "should_quantize=true", "fragment_sync_delay=1", "fragment_update_alpha=0.5",
+        "module_fqns_per_model_fragment=a;b"}},
+    {"fault_tolerance", so, {"semi_sync_method=none"}},
+    {"fault_tolerance", refused, {"semi_sync_method=local_sgd", "semi_sync_method=diloco"}},
+    {"memory_estimation", works, {"enable=true", "enabled=true"}},
+    {"memory_estimation", idle, {"disable_fake_mode=true"}},
+    {"experimental", idle, {"custom_import=x", "custom_args_module=x", "custom_model_path=x",
+        "enable_compiled_autograd=true"}},
+    {"experimental", works, {"context_parallel_degree=2", "context_parallel_rotate_method=alltoall",
+        "pipeline_parallel_degree=2", "pipeline_parallel_schedule=GPipe", "pipeline_parallel_schedule_csv=x",
+        "pipeline_parallel_layers_per_stage=2", "enable_async_tensor_parallel=true"}},
+    {"experimental", retired, {"pipeline_parallel_microbatches=2", "pipeline_parallel_split_points=x"}},
+    {"override", idle, {"imports=x"}},
+    {"loss", idle, {"num_chunks=4", "loss_fn=CrossEntropyLoss", "global_vocab_size=2048"}},
+    {"loss", so, {"num_chunks=8", "mtp_scale=0"}},
+    {"loss", refused, {"mtp_scale=0.3", "loss_fn=MSELoss", "loss_fn=MTPLoss"}},
+    {"encoder", idle, {"t5_encoder=x", "clip_encoder=x", "autoencoder_path=x", "max_t5_encoding_len=512"}},
+    {"inference", idle, {"save_img_folder=x", "prompts_path=x", "local_batch_size=4"}},
+};
+// clang-format on
+
+// What some need beside them to be valid.
+std::vector<std::string> beside(const std::string& name) {
+    if (name == "checkpoint.load_step" || name == "checkpoint.create_seed_checkpoint" ||
+        name == "checkpoint.exclude_from_loading")
+        return {"--checkpoint.enable"};
+    if (name == "parallelism.expert_tensor_parallel_degree")
+        return {"--parallelism.tensor_parallel_degree=2"};
+    if (name == "guards.on_mismatch") return {"--guards.compare_replicas_interval=10"};
+    if (name == "training.dataset_weights") return {"--training.dataset_path=a,b"};
+    if (name == "validation.dataset_weights" || name == "validation.seq_len" || name == "validator.seq_len")
+        return {"--validation.dataset_path=a,b"};
+    if (name == "checkpoint.initial_load_in_hf_quantized")
+        return {"--checkpoint.initial_load_in_hf", "--checkpoint.initial_load_path=/x"};
+    return {};
+}
+
+int64_t count_with(const std::vector<std::string>& lines, const std::string& name) {
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& line) { return line.find(name) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("Every option works, or says that it does nothing, or is refused by name") {
+    const std::string usual = "--training.dataset_path=data.txt";
+    std::set<std::string> walked;
+    for (const Walk& walk : table) {
+        for (const std::string& setting : walk.settings) {
+            const std::string prefix = *walk.section ? walk.section + std::string(".") : "";
+            const std::string name = prefix + setting.substr(0, setting.find('='));
+            walked.insert(name);
+            std::vector<std::string> plain = {usual};  // of an option given twice the last counts
+            for (const std::string& other : beside(name)) plain.push_back(other);
+            std::vector<std::string> arguments = plain;
+            if (name.ends_with("dataset_path") && !name.starts_with("valid"))
+                arguments.erase(arguments.begin());
+            arguments.push_back("--" + prefix + setting);
+            INFO(prefix + setting);
+            std::string error;
+            CommandLine parsed;
+            try {
+                parsed = parse_command_line(arguments);
+            } catch (const ConfigError& refusal) {
+                error = refusal.what();
+            }
+            const bool changed =
+                test::deck_body(parsed.config) != test::deck_body(parse_command_line(plain).config);
+            switch (walk.outcome) {
+                case works:
+                    CHECK(error == "");
+                    CHECK(changed);
+                    CHECK(count_with(parsed.notices, "no effect") == 0);
+                    break;
+                case so:
+                    CHECK(error == "");
+                    CHECK_FALSE(changed);
+                    CHECK(count_with(parsed.notices, name) == 0);
+                    break;
+                case idle:
+                    CHECK(error == "");
+                    CHECK(count_with(parsed.notices, "no effect") == 1);
+                    CHECK(count_with(parsed.notices, name + " has no effect: ") == 1);
+                    break;
+                case refused: {
+                    CHECK_THAT(error, Contains(name.substr(name.rfind('.') + 1)) ||
+                                          Contains("model.converters") /* float8.enable_float8_linear */);
+                    CHECK_THAT(error, Contains("not built yet") || Contains("there is no such") ||
+                                          Contains("gradients are clipped by their global norm, and "));
+                    arguments.push_back("--dry_run");
+                    CHECK(count_with(parse_command_line(arguments).notices, "a real run refuses this") == 1);
+                    break;
+                }
+                case retired: CHECK_THAT(error, Contains(name + " is not used here; ")); break;
+            }
+        }
+    }
+    std::set<std::string> known;
+    for (const auto& option : test::listed_options()) known.insert(option.name);
+    for (const std::string& name : test::listed_aliases()) known.insert(name);
+    CHECK(known.size() > 300);
+    CHECK(walked == known);
+}
+
+TEST_CASE("Where there is a list of words, any other is refused with the nearest") {
+    // those of torchtitan without a meaning here, too
+    std::set<std::string> with_words = {"model.attn_backend",
+                                        "model.tp_gemm_backend",
+                                        "model.moe_comm_backend",
+                                        "optimizer.implementation",
+                                        "loss.loss_fn",
+                                        "parallelism.spmd_backend",
+                                        "parallelism.expert_parallel_comm_backend",
+                                        "comm.mode",
+                                        "activation_checkpoint.determinism_check",
+                                        "compile.components",
+                                        "checkpoint.interval_type",
+                                        "quantize.linear.mx.mxfp8_dim1_cast_kernel_choice",
+                                        "quantize.grouped_mm.mx.recipe_name",
+                                        "fault_tolerance.process_group",
+                                        "fault_tolerance.semi_sync_method"};
+    for (const auto& option : test::listed_options()) {
+        if (option.words.empty()) continue;
+        with_words.erase(option.name);
+        INFO(option.name);
+        const auto error = [&](const std::string& value) -> std::string {
+            try {
+                parse_command_line({"--dry_run", "--" + option.name + "=" + value});
+            } catch (const ConfigError& refusal) {
+                return refusal.what();
+            }
+            return "no error";
+        };
+        const std::string start = "command line: " + option.name + " = ";
+        CHECK_THAT(error("banana"), Contains(start + "banana: must be one of " + option.words) ||
+                                        Contains(start + "banana: can only be " + option.words));
+        const std::string first = option.words.substr(0, option.words.find(','));
+        CHECK_THAT(error(first + "_"),
+                   Contains(start + first + "_: ") && (Contains("did you mean ") || Contains("can only be")));
+    }
+    CHECK(with_words == std::set<std::string>());
+}
+
+TEST_CASE("memory_estimation.enable makes a dry run") {
+    const CommandLine parsed = parse_command_line({"--memory_estimation.enable", "--ranks=4"});
+    CHECK(parsed.dry_run);
+    CHECK(parsed.ranks == 4);
+    CHECK(count_with(parsed.notices, "memory_estimation.enable = true: this is a dry run") == 1);
+    const CommandLine usual =
+        parse_command_line({"--memory_estimation.enable=false", "--training.dataset_path=x"});
+    CHECK_FALSE(usual.dry_run);
+    CHECK(usual.notices.empty());
+    CHECK_THROWS_WITH(parse_command_line({"--ranks=4", "--training.dataset_path=x"}),
+                      Contains("--ranks goes with --dry_run"));
+}
+
+TEST_CASE("Batches counted in tokens are batches of sequences") {
+    const auto parse = [](std::vector<std::string> arguments) {
+        arguments.push_back("--training.dataset_path=x");
+        return parse_command_line(arguments).config;
+    };
+    const Config config =
+        parse({"--training.max_context_length=512", "--training.num_tokens_per_microbatch_per_dp_rank=2048",
+               "--training.num_tokens_per_train_step=16384"});
+    CHECK(config.training.local_batch_size == 4);
+    CHECK(config.training.global_batch_size == 32);
+    CHECK(config.validation.local_batch_size == 4);
+    CHECK(parse({"--training.num_tokens_per_train_step=-1"}).training.global_batch_size == -1);
+    CHECK_THROWS_WITH(parse({"--training.num_tokens_per_train_step=5000"}),
+                      "training.num_tokens_per_train_step = 5000: must be a multiple of training.seq_len = "
+                      "2048; the nearest valid value is 4096");
+    CHECK_THROWS_WITH(parse({"--training.num_tokens_per_microbatch_per_dp_rank=7"}),
+                      Contains("the nearest valid value is 2048"));
+    CHECK_THROWS_WITH(
+        parse({"--training.num_tokens_per_microbatch_per_dp_rank=4096", "--training.batch_size=2"}),
+        "training.num_tokens_per_microbatch_per_dp_rank = 4096: says what "
+        "training.local_batch_size says in sequences; leave one out");
+}

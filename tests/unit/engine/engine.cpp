@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of the engine: accumulation, what a step that is not finite leaves alone, validation in between.
+#include "coeus/engine/engine.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
+#include "support/catch.hpp"
+#include "support/mesh_run.hpp"
+#include "support/support.hpp"
+
+#include <cmath>
+#include <limits>
+
+using namespace coeus;
+using namespace coeus::test;
+
+namespace {
+
+constexpr int64_t seq_len = 7;
+
+EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2, int64_t micro_batches = 1) {
+    return {.types = {.master = dtype, .compute = dtype},
+            .training = {.sequences = sequences, .seq_len = seq_len},
+            .accumulation = micro_batches,
+            .validation = {.sequences = 2, .seq_len = 9},
+            .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
+}
+
+// An engine with initial weights, ready to run.
+struct Ready {
+    explicit Ready(const EngineOptions& with = options()) : engine(tiny_config(), with) {
+        engine.allocate();
+        engine.decoder().parameters().initialise(5, 1);
+        engine.decoder().parameters().refresh_compute(engine.exec(), cpu_kernels());
+    }
+    Engine engine;
+
+    std::vector<double> state(Tensor Storage::*kind = &Storage::master) const {
+        std::vector<double> all;
+        for (const Storage& storage : engine.decoder().parameters().storages())
+            for (double x : values(storage.*kind)) all.push_back(x);
+        return all;
+    }
+};
+
+bool step(Engine& engine, TestBatch& batch, int64_t number, int64_t at_a_time = 2, double rate = 1e-2) {
+    engine.compute_gradients(number, rate, batch.valid_labels(),
+                             [&](int64_t i) { return batch.local_batch(i * at_a_time, at_a_time); });
+    return engine.update();
+}
+
+}  // namespace
+
+TEST_CASE("engine: a step in several micro-batches is a step in one") {
+    TestBatch batch(4, seq_len, tiny_config().vocab);
+    batch.ignore_every(3).split_documents(4, false);
+    Ready whole(options(Dtype::f64, 4)), parts(options(Dtype::f64, 2, 2)), single(options(Dtype::f64, 1, 4));
+    for (int64_t number : {1, 2, 3}) {
+        CHECK(step(whole.engine, batch, number, 4));
+        CHECK(step(parts.engine, batch, number, 2));
+        CHECK(step(single.engine, batch, number, 1));
+        for (const Ready* other : {&parts, &single}) {
+            CHECK(relatively_close(other->engine.scalars().loss, whole.engine.scalars().loss, 1e-13));
+            CHECK(
+                relatively_close(other->engine.scalars().grad_norm, whole.engine.scalars().grad_norm, 1e-12));
+            CHECK(normalised_error(other->state(), whole.state()) < 1e-11);
+        }
+    }
+}
+
+TEST_CASE("engine: the loss is the mean over valid labels and falls") {
+    TestBatch batch(2, seq_len, tiny_config().vocab);
+    batch.ignore_every(2);
+    Ready ready;
+    step(ready.engine, batch, 1);
+    const double first = ready.engine.scalars().loss;
+    CHECK(close(first, std::log(37.0), 1.5));
+    for (int64_t number = 2; number <= 30; ++number) CHECK(step(ready.engine, batch, number));
+    CHECK(ready.engine.scalars().loss < first / 2);
+    CHECK(ready.engine.scalars().step == 30);
+    CHECK(ready.engine.scalars().learning_rate == 1e-2);
+}
+
+TEST_CASE("engine: clipping scales the gradient, not the norm that is shown") {
+    TestBatch batch(2, seq_len, tiny_config().vocab);
+    EngineOptions tight = options(), none = options();
+    tight.max_norm = 1e-3;
+    none.max_norm = 0;
+    Ready a(tight), b(none);
+    step(a.engine, batch, 1);
+    step(b.engine, batch, 1);
+    CHECK(a.engine.scalars().grad_norm == b.engine.scalars().grad_norm);
+    CHECK(b.engine.scalars().clip == 1);
+    CHECK(relatively_close(a.engine.scalars().clip, 1e-3 / (a.engine.scalars().grad_norm + 1e-6), 1e-14));
+    const std::vector<double> clipped = a.state(&Storage::exp_avg), plain = b.state(&Storage::exp_avg);
+    for (size_t i = 0; i < plain.size(); ++i)
+        CHECK(close(clipped[i], plain[i] * a.engine.scalars().clip, 1e-18));
+}
+
+TEST_CASE("engine: a step that is not finite changes nothing") {
+    for (Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16}) {
+        CAPTURE(name_of(dtype));
+        EngineOptions with = options(dtype);
+        if (dtype == Dtype::bf16) with.types.master = Dtype::f32;
+        Ready ready(with);
+        TestBatch batch(2, seq_len, tiny_config().vocab);
+        CHECK(step(ready.engine, batch, 1));
+        const Storage& last = ready.engine.decoder().parameters().storages().back();
+        for (double poison :
+             {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+            const double good = element(last.w, 3);
+            set_element(last.w, 3, poison);
+            const auto weights = ready.state(), mean = ready.state(&Storage::exp_avg),
+                       square = ready.state(&Storage::exp_avg_sq);
+            CHECK_FALSE(step(ready.engine, batch, 2));
+            CHECK(ready.engine.scalars().refusals == 1);
+            set_element(last.w, 3, good);
+            // the poisoned weight itself may be the master
+            const auto after = ready.state();
+            for (size_t i = 0; i < after.size(); ++i)
+                CHECK((after[i] == weights[i] || !std::isfinite(weights[i])));
+            CHECK(ready.state(&Storage::exp_avg) == mean);
+            CHECK(ready.state(&Storage::exp_avg_sq) == square);
+        }
+        CHECK(step(ready.engine, batch, 2));
+    }
+}
+
+TEST_CASE("engine: validation leaves training alone") {
+    TestBatch batch(2, seq_len, tiny_config().vocab), other(2, 9, tiny_config().vocab, 8);
+    Ready with, without;
+    for (int64_t number : {1, 2, 3}) {
+        with.engine.compute_gradients(number, 1e-2, batch.valid_labels(),
+                                      [&](int64_t) { return batch.local_batch(0, 2); });
+        const double a = with.engine.evaluate(other.local_batch(0, 2));  // even in the midst of a step
+        const double b =
+            with.engine.evaluate(other.local_batch(0, 1)) + with.engine.evaluate(other.local_batch(1, 1));
+        CHECK(relatively_close(a, b, 1e-13));
+        CHECK(a > 0);
+        CHECK(with.engine.update());
+        step(without.engine, batch, number);
+        CHECK(with.engine.scalars().loss == without.engine.scalars().loss);
+    }
+    CHECK(with.state() == without.state());
+}
+
+TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's own blocks") {
+    const DecoderConfig model = tiny_config(6);
+    EngineOptions with = options(Dtype::f64, 4);
+    with.validation = {};
+    with.mesh.pp = 2;
+    with.pipeline = pipeline_of("GPipe", 2, 4, 1, model);
+    with.recompute = {.mode = RecomputeOptions::Mode::blocks};
+    for (const int rank : {0, 1}) {
+        with.rank = rank;
+        const Engine engine(model, with);
+        const MemoryPlan& plan = engine.plan();
+        CHECK(engine.recompute().frame == plan.executor.frame);
+        CHECK(plan.activations == 4 * plan.executor.frame);  // all alive
+        CHECK_THAT(engine.recompute().text(engine.decoder().parts()),
+                   Catch::Contains("3 of 3 blocks whole; a frame takes " +
+                                   bytes_text(double(plan.executor.frame)) + " instead of "));
+    }
+}
+
+TEST_CASE("engine: the same steps give the same bits") {
+    TestBatch batch(2, seq_len, tiny_config().vocab);
+    for (Dtype master : {Dtype::f32, Dtype::bf16}) {
+        EngineOptions with = options(Dtype::bf16);
+        with.types.master = master;
+        with.adam.seed = 11;
+        Ready a(with), b(with);
+        for (int64_t number : {1, 2, 3}) {
+            CHECK(step(a.engine, batch, number));
+            CHECK(step(b.engine, batch, number));
+        }
+        CHECK(a.state() == b.state());
+        with.adam.seed = 12;
+        Ready c(with);
+        for (int64_t number : {1, 2, 3}) CHECK(step(c.engine, batch, number));
+        CHECK((c.state() == a.state()) == (master == Dtype::f32));  // the seed of stochastic rounding
+    }
+}

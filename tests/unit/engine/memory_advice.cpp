@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Advice on memory: it fits, nothing cheaper does, and a deck that follows it gets what was promised.
+#include "coeus/engine/memory_advice.hpp"
+
+#include "coeus/base/text.hpp"
+#include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/setup.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+#include <set>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const Words deck = {"--dry_run", "--model.flavor=debugmodel", "--training.seq_len=128",
+                    "--training.local_batch_size=4", "--parallelism.data_parallel_replicate_degree=4"};
+
+struct Planned {
+    DecoderConfig model;
+    EngineOptions options;
+    int64_t total() const { return Engine(model, options).plan().total(); }
+    std::vector<int64_t> of_stages() const {
+        std::vector<int64_t> totals;
+        for (const MemoryPlan& plan : plans_of_stages(model, options)) totals.push_back(plan.total());
+        return totals;
+    }
+};
+
+Planned planned(const Words& arguments, int ranks) {
+    const Config config = parse_command_line(arguments).config;
+    const DecoderConfig model = model_from_deck(config);
+    return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
+}
+
+// "--key=value" of each "key = value" of an advice.
+Words settings_in(const std::string& advice) {
+    Words settings;
+    const size_t begin = advice.find(": ") + 2, end = advice.rfind(", which needs");
+    std::string rest = advice.substr(begin, end - begin) + ", ";
+    for (size_t comma = 0; (comma = rest.find(", ")) != std::string::npos; rest.erase(0, comma + 2)) {
+        std::string one = rest.substr(0, comma);
+        std::erase(one, ' ');
+        std::erase(one, '"');
+        settings.push_back("--" + one);
+    }
+    return settings;
+}
+
+Words joined(Words a, const Words& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+}  // namespace
+
+TEST_CASE("memory advice: alternatives train the same sequences on as many ranks") {
+    const Planned now = planned(deck, 4);
+    const std::vector<Alternative> all = alternatives(now.model, now.options);
+    CHECK(all.size() == 3 * 7 * 3 - 1);  // kept, meshes, batches; without what is there
+    std::set<Words> different;
+    double cost = 0;
+    for (const Alternative& alternative : all) {
+        const EngineOptions& o = alternative.options;
+        CHECK(o.mesh.ranks() == 4);
+        CHECK(o.training.sequences * o.mesh.size(dp) * o.accumulation == 16);
+        CHECK(o.training.seq_len == 128);
+        CHECK(alternative.cost >= cost);
+        cost = alternative.cost;
+        CHECK(!alternative.says.empty());
+        different.insert(alternative.says);
+    }
+    CHECK(different.size() == all.size());
+    CHECK(all.front().says == Words{R"(activation_checkpoint.mode = "selective")",
+                                    R"(activation_checkpoint.selective_ac_option = "op")"});
+}
+
+TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would") {
+    const Planned now = planned(deck, 4);
+    std::vector<int64_t> totals;
+    for (const Alternative& alternative : alternatives(now.model, now.options))
+        totals.push_back(Planned{now.model, alternative.options}.total());
+    const int64_t least = *std::min_element(totals.begin(), totals.end()), most = now.total();
+    std::set<std::string> given;
+    for (int64_t part = 0; part < 20; ++part) {
+        const int64_t limit = least + (most - 1 - least) * part / 19;
+        const std::string advice = memory_advice(now.model, now.options, limit);
+        CAPTURE(limit, advice);
+        REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
+        const Planned then = planned(joined(deck, settings_in(advice)), 4);
+        const int64_t total = then.total();
+        CHECK(total <= limit);
+        CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(total))));
+        const auto first =
+            std::find_if(totals.begin(), totals.end(), [&](int64_t bytes) { return bytes <= limit; });
+        CHECK(*first == total);
+        given.insert(advice);
+    }
+    CHECK(given.size() >= 5);
+}
+
+TEST_CASE("memory advice: what is in use already is not advised") {
+    const Planned now = planned(
+        joined(deck, {"--activation_checkpoint.mode=full", "--parallelism.data_parallel_replicate_degree=1",
+                      "--training.local_batch_size=1"}),
+        1);
+    CHECK(alternatives(now.model, now.options).empty());
+    CHECK_THAT(memory_advice(now.model, now.options, now.total() / 2),
+               Contains("ranks would do: with parallelism.data_parallel_shard_degree = "));
+    CHECK_THAT(memory_advice(now.model, now.options, 1 << 20),
+               Contains("No change of the deck fits this model in here") && Contains("model.flavor"));
+}
+
+TEST_CASE("memory advice: what a GPU lacks its host may have") {
+    const Words one = joined(
+        deck, {"--device=cuda", "--parallelism.data_parallel_replicate_degree=1",
+               "--activation_checkpoint.mode=full", "--training.local_batch_size=1", "--model.dim=1024"});
+    const Planned now = planned(one, 1);
+    const std::vector<Alternative> all = alternatives(now.model, now.options);
+    REQUIRE(all.size() == 1);
+    const MemoryPlan offloaded = Engine(now.model, all[0].options).plan();
+    CHECK(offloaded.total() < now.total());
+    const std::string advice =
+        memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total());
+    CHECK(advice == fmt::format("The cheapest change that fits: training.enable_cpu_offload = true, which "
+                                "needs {} and {} of host memory",
+                                bytes_text(double(offloaded.total())),
+                                bytes_text(double(offloaded.on_host.total()))));
+    const Planned following = planned(joined(one, settings_in(advice)), 1);
+    CHECK(following.options.types.offload);
+    CHECK(following.total() == offloaded.total());
+    CHECK(alternatives(following.model, following.options).empty());
+    // it must have it, and beside a CPU there is none
+    CHECK_THAT(memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total() - 1),
+               !Contains("enable_cpu_offload"));
+    const Planned on_cpu = planned(joined(one, {"--device=cpu", "--training.enable_cpu_offload"}), 1);
+    CHECK_FALSE(on_cpu.options.types.offload);
+    CHECK(alternatives(on_cpu.model, on_cpu.options).empty());
+}
+
+TEST_CASE("memory advice: the ranks that would do") {
+    const Planned now = planned(joined(deck, {"--parallelism.data_parallel_replicate_degree=1"}), 1);
+    const int64_t limit = int64_t(48) << 20;
+    const std::string advice = memory_advice(now.model, now.options, limit);
+    CAPTURE(advice);
+    REQUIRE_THAT(advice, Contains("ranks would do: with parallelism.data_parallel_shard_degree = ") &&
+                             Contains("activation_checkpoint.mode = \"full\"") &&
+                             Contains("training.local_batch_size = 1"));
+    const int ranks = std::stoi(advice);
+    const Words following =
+        joined(deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=1",
+                      "--parallelism.data_parallel_replicate_degree=1"});
+    CHECK(planned(following, ranks).total() <= limit);
+    CHECK(planned(following, ranks / 2).total() > limit);
+}
+
+TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
+    const Words piped = joined(
+        deck, {"--parallelism.data_parallel_replicate_degree=2", "--parallelism.pipeline_parallel_degree=2",
+               "--parallelism.pipeline_parallel_schedule=GPipe"});
+    Planned now = planned(piped, 4);
+    const std::vector<int64_t> totals = now.of_stages();
+    REQUIRE(totals[1] > totals[0]);  // as many frames; and the head
+    for (const int64_t limit : {totals[0], totals[0] * 9 / 10, totals[0] * 3 / 4}) {
+        const std::string advice = memory_advice(now.model, now.options, limit);
+        CAPTURE(limit, advice);
+        REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
+        const int64_t most = std::ranges::max(planned(joined(piped, settings_in(advice)), 4).of_stages());
+        CHECK(most <= limit);
+        CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(most))));
+        Planned other = now;
+        other.options.rank = 3;
+        CHECK(memory_advice(other.model, other.options, limit) == advice);
+    }
+}
+
+TEST_CASE("memory advice: the ranks that a pipeline would do with") {
+    const Words least = joined(
+        deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=2",
+               "--parallelism.data_parallel_replicate_degree=1", "--parallelism.pipeline_parallel_degree=2",
+               "--parallelism.pipeline_parallel_schedule=GPipe"});
+    const int64_t limit = std::ranges::max(planned(least, 8).of_stages());
+    for (const int rank : {0, 1}) {
+        Planned now = planned(least, 2);
+        now.options.rank = rank;
+        CHECK(memory_advice(now.model, now.options, limit) ==
+              "8 ranks would do: with parallelism.data_parallel_shard_degree = 4 each needs " +
+                  bytes_text(double(limit)));
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes of a model: flavour, overrides, and the description that a checkpoint carries.
+#include "coeus/pretrained/model_source.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+Config deck(const std::string& name, const std::string& flavor) {
+    Config config;
+    config.model.name = name;
+    config.model.flavor = flavor;
+    return config;
+}
+
+}  // namespace
+
+TEST_CASE("model set-up: the flavour as it is") {
+    for (const ModelFamily& family : model_families())
+        for (const DecoderConfig& flavor : family.flavors)
+            CHECK(model_from_deck(deck(family.name, flavor.flavor)) == flavor);
+    CHECK_THROWS_WITH(model_from_deck(deck("llama3", "8b")), Contains("did you mean \"8B\"?"));
+    CHECK_THROWS_WITH(model_from_deck(deck("lama3", "8B")), Contains("did you mean \"llama3\"?"));
+}
+
+TEST_CASE("model set-up: every field can be overridden") {
+    Config config = deck("llama3", "8B");
+    Config::Model& m = config.model;
+    m.n_layers = 3;
+    m.n_heads = 8;
+    m.n_kv_heads = 4;
+    m.head_dim = 10;
+    m.dim = 48;
+    m.ffn_hidden = 77;
+    m.vocab_size = 99;
+    m.rope_theta = 1e4;
+    m.rope_scaling_factor = 8;
+    m.norm_eps = 1e-3;
+    m.norm_type = "layernorm";
+    m.tied_embeddings = true;
+    m.max_seq_len = 4096;
+    const DecoderConfig model = model_from_deck(config);
+    CHECK(model.layers == 3);
+    CHECK(model.heads == 8);
+    CHECK(model.kv_heads == 4);
+    CHECK(model.head_dim == 10);
+    CHECK(model.dim == 48);
+    CHECK(model.ffn_hidden == 77);
+    CHECK(model.vocab == 99);
+    CHECK(model.rope_theta == 1e4);
+    CHECK(model.rope_scaling.value().factor == 8);
+    CHECK(model.norm_eps == 1e-3);
+    CHECK(model.norm_type == NormType::layer_norm);
+    CHECK(model.tied);
+    CHECK(model.max_seq_len == 4096);
+    m.norm_type = "fused_rmsnorm";
+    m.rope_scaling_factor = 1;
+    CHECK(model_from_deck(config).norm_type == NormType::rms_norm);
+    CHECK_FALSE(model_from_deck(config).rope_scaling.has_value());
+    m.norm_type = "np_layernorm";
+    CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
+}
+
+TEST_CASE("model set-up: what follows from what is overridden") {
+    Config config = deck("llama3", "debugmodel");
+    config.model.dim = 96;
+    CHECK(model_from_deck(config).head_dim == 96 / 16);
+    CHECK(model_from_deck(config).ffn_hidden == 256);
+    config.model.multiple_of = 32;
+    CHECK(model_from_deck(config).ffn_hidden == 256);
+    config.model.multiple_of = 10;
+    CHECK(model_from_deck(config).ffn_hidden == 260);
+    config.model.ffn_dim_multiplier = 1.3;
+    CHECK(model_from_deck(config).ffn_hidden == 340);  // 332.8 is 332, rounded up
+    config.model.n_heads = 4;
+    CHECK(model_from_deck(config).head_dim == 24);
+    CHECK(model_from_deck(config).kv_heads == 4);  // heads had their own keys, and still have
+    config.model.n_heads = 5;
+    CHECK_THROWS_WITH(model_from_deck(config), Contains("model.n_heads = 5: must divide model.dim = 96"));
+    config.model.n_heads = 4;
+    config.model.n_kv_heads = 3;
+    CHECK_THROWS_WITH(model_from_deck(config),
+                      Contains("model.n_kv_heads = 3: must divide model.n_heads = 4"));
+    config.model.n_kv_heads = 1;
+    config.training.seq_len = 200000;
+    CHECK_THROWS_WITH(
+        model_from_deck(config),
+        "training.seq_len = 200000: llama3 debugmodel allows at most 131072; lower it, or raise "
+        "model.max_seq_len");
+}
+
+TEST_CASE("model set-up: a new width keeps the flavour's rule of the feed-forward's") {
+    Config config = deck("llama3", "8B");
+    config.model.dim = 8192;
+    CHECK(model_from_deck(config).ffn_hidden == 28672);  // 1.3 x 21845, to 1024
+    config.model.multiple_of = 100;
+    CHECK(model_from_deck(config).ffn_hidden == 28400);
+    config.model.ffn_dim_multiplier = 1;
+    CHECK(model_from_deck(config).ffn_hidden == 21900);
+}
+
+TEST_CASE("model set-up: a checkpoint's description gives the same model") {
+    for (const ModelFamily& family : model_families())
+        for (DecoderConfig flavor : family.flavors) {
+            flavor.ffn_rule.reset();  // the width is a number there
+            CHECK(model_from_description(describe_model(flavor), "x") == flavor);
+        }
+    DecoderConfig odd = find_flavor(find_family("llama2"), "debugmodel");
+    odd.ffn_rule.reset();
+    odd.rope_scaling =
+        RopeScaling{.factor = 32, .low_frequency = 1.5, .high_frequency = 3, .original_positions = 512};
+    odd.norm_type = NormType::np_layer_norm;
+    odd.norm_eps = 1.0 / 3;
+    odd.tied = true;
+    CHECK(model_from_description(describe_model(odd), "x") == odd);
+
+    CHECK_THROWS_WITH(model_from_description("{}", "step-1.h5"), Contains("step-1.h5 (model): family"));
+    CHECK_THROWS_WITH(model_from_description("no JSON", "step-1.h5"), Contains("step-1.h5 (model)"));
+    std::string wrong = describe_model(odd);
+    wrong.replace(wrong.find("\"dim\":256"), 9, "\"dim\":0  ");
+    CHECK_THROWS_AS(model_from_description(wrong, "step-1.h5"), ConfigError);
+}
+
+TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden") {
+    const auto folder = golden("models/llama3_gqa");
+    if (folder.empty()) return;
+    Config config = deck("llama3", "hf");
+    config.model.hf_assets_path = folder.string();
+    config.training.seq_len = 64;
+    const DecoderConfig model = model_from_deck(config);
+    CHECK(model.dim == 64);
+    CHECK(model.kv_heads == 2);
+    CHECK(model.ffn_hidden == 96);
+    CHECK(model.vocab == 272);
+    CHECK(model.max_seq_len == 64);
+    config.model.name = "llama2";
+    CHECK(model_from_deck(config).family == "llama2");
+    config.model.n_layers = 1;
+    CHECK(model_from_deck(config).layers == 1);
+    config.model.dim = 32;
+    CHECK_THROWS_WITH(model_from_deck(config),
+                      "model.dim = 32: config.json gives the feed-forward width as a number, 96, from which "
+                      "no other follows; set model.ffn_hidden as well");
+    config.model.ffn_hidden = 40;
+    CHECK(model_from_deck(config).ffn_hidden == 40);
+    config.training.seq_len = 65;
+    CHECK_THROWS_WITH(model_from_deck(config), Contains("allows at most 64"));
+    config.training.seq_len = 64;
+    config.validation.enable = true;
+    config.validation.seq_len = 65;
+    CHECK_THROWS_WITH(model_from_deck(config), Contains("validation.seq_len = 65") && Contains("at most 64"));
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of torchtitan under the names of its three generations.
+#include "coeus/pretrained/titan_checkpoint.hpp"
+
+#include "coeus/device/memory.hpp"
+#include "support/catch.hpp"
+#include "support/dcp_writer.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+Config tiny_deck(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"--dry_run",
+                                          "--model.dim=8",
+                                          "--model.n_layers=1",
+                                          "--model.n_heads=2",
+                                          "--model.n_kv_heads=1",
+                                          "--model.ffn_hidden=10",
+                                          "--model.vocab_size=18",
+                                          "--training.seq_len=16",
+                                          "--training.local_batch_size=2",
+                                          "--parallelism.data_parallel_shard_degree=3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return parse_command_line(arguments).config;
+}
+
+enum class Names { of_2024, of_2025, of_2026 };
+
+DcpMade made(const std::string& name, const std::vector<int64_t>& shape) {
+    return {.name = name, .shape = shape, .parts = {{std::vector<int64_t>(shape.size(), 0), shape}}};
+}
+
+std::vector<DcpMade> tiny_checkpoint(Names names, bool with_moments = true) {
+    const std::string group = names == Names::of_2024 ? "model." : "";
+    const std::string qkv = names == Names::of_2026 ? "qkv_linear." : "";
+    const std::string layer = "layers.0.";
+    std::vector<DcpMade> tensors;
+    for (const auto& [name, shape] : std::vector<std::pair<std::string, std::vector<int64_t>>>{
+             {"tok_embeddings.weight", {18, 8}},
+             {layer + "attention." + qkv + "wq.weight", {8, 8}},
+             {layer + "attention." + qkv + "wk.weight", {4, 8}},
+             {layer + "attention." + qkv + "wv.weight", {4, 8}},
+             {layer + "attention.wo.weight", {8, 8}},
+             {layer + "attention_norm.weight", {8}},
+             {layer + "ffn_norm.weight", {8}},
+             {layer + "feed_forward.w1.weight", {10, 8}},
+             {layer + "feed_forward.w2.weight", {8, 10}},
+             {layer + "feed_forward.w3.weight", {10, 8}},
+             {"norm.weight", {8}},
+             {names == Names::of_2026 ? "lm_head.weight" : "output.weight", {18, 8}}}) {
+        tensors.push_back(made(group + name, shape));
+        if (!with_moments) continue;
+        for (const char* moment : {".exp_avg", ".exp_avg_sq", ".step"})
+            tensors.push_back(made("optimizer.state." + name + moment,
+                                   std::string(moment) == ".step" ? std::vector<int64_t>() : shape));
+    }
+    tensors.push_back(made("train_state.step", {}));
+    return tensors;
+}
+
+std::string refusal(const std::vector<DcpMade>& tensors, const Config& deck) {
+    const TemporaryFolder folder;
+    write_dcp(folder.path(), tensors);
+    try {
+        read_titan_checkpoint(folder.path().string(), deck, false);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "read without complaint";
+}
+
+}  // namespace
+
+TEST_CASE("torchtitan's checkpoints under the names of its generations") {
+    for (const Names names : {Names::of_2024, Names::of_2025, Names::of_2026}) {
+        CAPTURE(int(names));
+        const TemporaryFolder folder;
+        std::vector<DcpMade> tensors = tiny_checkpoint(names);
+        if (names == Names::of_2024) tensors.push_back(made("model.freqs_cis", {4}));
+        write_dcp(folder.path(), tensors);
+        const TitanCheckpoint whole = read_titan_checkpoint(folder.path().string(), tiny_deck(), false);
+        CHECK(whole.full);
+        REQUIRE(whole.arrays.arrays.size() == 36);
+        CHECK(whole.record.seed == tiny_deck().debug.seed);
+        for (size_t i = 0; i < 36; ++i) {
+            const ArraySource::Array& array = whole.arrays.arrays[i];
+            CHECK(array.path.starts_with(i < 12   ? "model/"
+                                         : i < 24 ? "optimizer/exp_avg/"
+                                                  : "optimizer/exp_avg_sq/"));
+            const OwnedTensor rows(array.dtype, {array.shape.rows(), array.shape.cols()});
+            whole.arrays.read(i, rows, 0);
+            CHECK(element(rows, array.shape.count() - 1) == double(array.shape.count()) - 0.5);
+        }
+        const TitanCheckpoint weights = read_titan_checkpoint(folder.path().string(), tiny_deck(), true);
+        CHECK_FALSE(weights.full);
+        CHECK(weights.arrays.arrays.size() == 12);
+    }
+}
+
+TEST_CASE("torchtitan's checkpoints: what is absent or of another model") {
+    const std::vector<DcpMade> good = tiny_checkpoint(Names::of_2025);
+    CHECK(refusal(good, tiny_deck()) == "read without complaint");
+    CHECK(refusal(tiny_checkpoint(Names::of_2025, false), tiny_deck()) == "read without complaint");
+    std::vector<DcpMade> other = good;
+    other.push_back(made("layers.1.attention.wq.weight", {8, 8}));
+    CHECK_THAT(refusal(other, tiny_deck()),
+               Contains("it has 'layers.1.attention.wq.weight', which no parameter of the model takes"));
+    // moments of some parameters alone, or of another shape
+    other = good;
+    other[1].name = "optimizer.state.another.weight.exp_avg";
+    CHECK_THAT(refusal(other, tiny_deck()),
+               Contains("has no tensor 'optimizer.state.tok_embeddings.weight.exp_avg'"));
+    other = good;
+    other[1] = made(other[1].name, {8, 18});
+    CHECK_THAT(refusal(other, tiny_deck()), Contains("exp_avg is [8, 18], not [18, 8] as its parameter"));
+    CHECK_THAT(refusal(good, tiny_deck({"--parallelism.data_parallel_shard_degree=-1"})),
+               Contains("the deck leaves open how many sequences a step takes"));
+    // a tied model's folder may hold the table twice
+    CHECK(refusal(good, tiny_deck({"--model.tied_embeddings"})) == "read without complaint");
+}

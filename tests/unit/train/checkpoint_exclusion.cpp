@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/checkpoint_exclusion.hpp"
+
+#include "support/catch.hpp"
+
+using namespace coeus;
+
+namespace {
+
+const TrainRecord record{.step = 10, .tokens_seen = 640, .seed = 3, .sample = 40};
+
+}  // namespace
+
+TEST_CASE("exclusion: parts begin anew, each by itself") {
+    const TrainRecord same = begun_anew(record, {});
+    CHECK(same.step == 10);
+    CHECK(same.tokens_seen == 640);
+    CHECK(same.sample == 40);
+    CHECK(same.schedule_step == 10);
+    CHECK(same.optimizer_step == 10);
+
+    const TrainRecord schedule = begun_anew(record, {"lr_scheduler"});
+    CHECK(schedule.step == 10);
+    CHECK(schedule.schedule_step == 0);
+    CHECK(schedule.optimizer_step == 10);
+    CHECK(begun_anew(record, {"optimizer", "lr_scheduler"}).optimizer_step == 0);
+
+    const TrainRecord data = begun_anew(record, {"dataloader"});
+    CHECK(data.sample == 0);
+    CHECK(data.step == 10);
+
+    const TrainRecord counts = begun_anew(record, {"train_state"});
+    CHECK(counts.step == 0);
+    CHECK(counts.tokens_seen == 0);
+    CHECK(counts.sample == 40);
+    CHECK(counts.schedule_step == 10);
+    CHECK(counts.optimizer_step == 10);
+    CHECK(counts.seed == 3);
+}
+
+TEST_CASE("exclusion: what began anew before goes on") {
+    TrainRecord later = begun_anew(record, {"lr_scheduler"});
+    later.step += 2;
+    *later.schedule_step += 2;
+    *later.optimizer_step += 2;
+    const TrainRecord on = begun_anew(later, {"train_state"});
+    CHECK(on.step == 0);
+    CHECK(on.schedule_step == 2);
+    CHECK(on.optimizer_step == 12);
+}
+
+TEST_CASE("exclusion: a checkpoint of a run with the same parts has had them excluded") {
+    const std::string deck = "[checkpoint]\nexclude_from_loading = [\"lr_scheduler\", \"dataloader\"]\n";
+    CHECK(still_to_exclude({"lr_scheduler", "train_state"}, deck) == Words{"train_state"});
+    CHECK(still_to_exclude({"lr_scheduler"}, deck).empty());
+    CHECK(still_to_exclude({"lr_scheduler"}, "[checkpoint]\nenable = true\n") == Words{"lr_scheduler"});
+    CHECK(still_to_exclude({"lr_scheduler"}, "") == Words{"lr_scheduler"});
+    CHECK(still_to_exclude({}, deck).empty());
+    CHECK(describe_exclusion({}, {}).empty());
+    CHECK(describe_exclusion({"lr_scheduler", "optimizer"}, {"lr_scheduler", "optimizer"}) ==
+          "checkpoint.exclude_from_loading: not loaded, begun anew: the learning-rate schedule, the "
+          "optimizer's moments and bias correction");
+    CHECK(describe_exclusion({"dataloader", "train_state"}, {"train_state"}) ==
+          "checkpoint.exclude_from_loading: not loaded, begun anew: the count of steps and tokens; begun "
+          "anew by the run that wrote this checkpoint, and goes on: the data");
+}

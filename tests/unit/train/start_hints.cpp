@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// From facts of a start to what is said about them.
+#include "coeus/train/start_hints.hpp"
+
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace coeus;
+using Catch::Contains;
+
+namespace {
+
+// Of a host with 8 cores where nothing is off.
+StartFacts good_facts() {
+    return {.local_ranks = 2, .cpu = {.cores = 8, .threads = 4, .sharing = 2, .machine_cores = 8}};
+}
+
+std::string only_hint(const StartFacts& facts) {
+    const std::vector<std::string> hints = start_hints(facts);
+    CAPTURE(hints);
+    REQUIRE(hints.size() == 1);
+    CHECK(hints[0].find('\n') == std::string::npos);
+    return hints[0];
+}
+
+}  // namespace
+
+TEST_CASE("hints: nothing is said where nothing is off") {
+    StartFacts facts = good_facts();
+    for (const char* level : {"avx2", "avx512", "avx512 bf16"}) {
+        facts.vector_level = level;
+        CHECK(start_hints(facts).empty());
+    }
+}
+
+TEST_CASE("hints: vector instructions") {
+    StartFacts facts = good_facts();
+    facts.vector_level = "no avx";
+    CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
+    facts.built_for_avx2 = false;  // no second hint: the processor is what lacks
+    CHECK_THAT(only_hint(facts), Contains("this processor has no AVX"));
+    facts.vector_level = "avx";
+    CHECK_THAT(only_hint(facts), Contains("this processor has AVX but not AVX2"));
+    facts.vector_level = "avx512";
+    CHECK_THAT(only_hint(facts), Contains("built for processors without AVX2") && Contains("COEUS_ARCH"));
+    facts.vector_level = "neon bf16";
+    CHECK(start_hints(facts).empty());
+    // pairs of bfloat16: only where the processor has them and they would be used
+    facts = good_facts();
+    facts.built_for_bf16_pairs = false;
+    facts.vector_level = "avx512 bf16";
+    CHECK(start_hints(facts).empty());
+    facts.computes_in_bf16 = true;
+    CHECK_THAT(only_hint(facts), Contains("without AVX512-BF16") && Contains("COEUS_ARCH=native"));
+    facts.vector_level = "sve bf16";
+    CHECK_THAT(only_hint(facts), Contains("without BF16 of Armv8.6") && Contains("COEUS_ARCH=native"));
+    for (const char* level : {"avx512", "sve"}) {
+        facts.vector_level = level;
+        CHECK(start_hints(facts).empty());
+    }
+}
+
+TEST_CASE("hints: a debug build") {
+    StartFacts facts = good_facts();
+    facts.debug_build = true;
+    CHECK_THAT(only_hint(facts), Contains("debug build"));
+}
+
+TEST_CASE("hints: more threads than cores") {
+    StartFacts facts = good_facts();
+    facts.local_ranks = facts.cpu.sharing = 4;
+    CHECK(only_hint(facts) == "4 ranks x 4 threads on 8 cores take turns: set training.threads=2");
+    facts.local_ranks = facts.cpu.sharing = 16;
+    facts.cpu.threads = 1;
+    CHECK(only_hint(facts) ==
+          "16 ranks x 1 thread on 8 cores take turns: set training.threads=1 and start at most 8 ranks here");
+    facts.local_ranks = facts.cpu.sharing = 1;
+    facts.cpu.threads = 9;
+    CHECK(only_hint(facts) == "9 threads on 8 cores take turns: set training.threads=8");
+    // ranks that were bound: each has cores of its own
+    facts = {.local_ranks = 8, .cpu = {.cores = 1, .threads = 1, .machine_cores = 8, .bound = true}};
+    CHECK(start_hints(facts).empty());
+    facts.cpu.threads = 2;
+    CHECK(only_hint(facts) == "2 threads on 1 core take turns: set training.threads=1");
+    // four ranks of this host bound to the same two cores
+    facts = {.local_ranks = 8,
+             .cpu = {.cores = 2, .threads = 1, .sharing = 4, .machine_cores = 4, .bound = true}};
+    CHECK(only_hint(facts) ==
+          "4 ranks x 1 thread on 2 cores take turns: set training.threads=1 and start at most 2 ranks here");
+}
+
+TEST_CASE("hints: cores that stay idle because the launcher bound each rank to one") {
+    StartFacts facts = {.local_ranks = 2,
+                        .cpu = {.cores = 1, .threads = 1, .machine_cores = 64, .bound = true}};
+    CHECK(only_hint(facts) ==
+          "each rank is bound to 1 of this host's 64 cores: start with mpirun --bind-to none (srun: "
+          "--cpus-per-task=32) to use them all");
+    facts.cpu.machine_cores = 3;
+    CHECK(start_hints(facts).empty());
+}
+
+TEST_CASE("hints: where the run writes, and what it reads") {
+    StartFacts facts = good_facts();
+    for (const char* name : {"nfs", "smb", "fuse", "9p", "afs"}) {
+        facts.places = {{"job.dump_folder", "out", name}};
+        CHECK_THAT(only_hint(facts), Contains(std::string("out lies on network storage (") + name +
+                                              "): checkpoints may be slow") &&
+                                         Contains("job.dump_folder"));
+        facts.places = {{"job.dump_folder", "out", ""}, {"training.dataset_path", "data", name, false}};
+        CHECK_THAT(only_hint(facts), Contains(std::string("data lies on network storage (") + name +
+                                              "): reading may be slow") &&
+                                         Contains("training.dataset_path"));
+    }
+    facts.places = {{"job.dump_folder", "out", ""}, {"checkpoint.folder", "/x", "tmpfs"}};
+    CHECK_THAT(only_hint(facts), Contains("/x lies in memory (tmpfs)") && Contains("checkpoint.folder"));
+    facts.places = {{"training.dataset_path", "data", "tmpfs", false}};  // quick to read
+    CHECK(start_hints(facts).empty());
+    CHECK(file_system_of("/dev/shm") == "tmpfs");
+    CHECK(file_system_of("/absent").empty());
+}
+
+TEST_CASE("hints: checkpoints on parallel file systems") {
+    constexpr int64_t gib = int64_t(1) << 30;
+    CHECK(striping_advice("lustre", "out/checkpoint", 96 * gib / 10, 1) ==
+          "out/checkpoint lies on Lustre: `lfs setstripe -c 10 -S 4M out/checkpoint` lets a file of 9.60 GiB "
+          "be written to 10 targets at a time; it counts for files that are made after it");
+    CHECK_THAT(striping_advice("lustre", "c", 1000, 1),
+               Contains("-c 1 ") && Contains("to one target at a time"));
+    CHECK_THAT(striping_advice("lustre", "c", 16 * gib, 4), Contains("-c 4 ") && Contains("of 4.00 GiB"));
+    CHECK_THAT(striping_advice("lustre", "c", 900 * gib, 1), Contains("-c 64 "));
+    CHECK_THAT(striping_advice("gpfs", "c", 16 * gib, 1),
+               Contains("GPFS, which stripes files by itself") && Contains("checkpoint.files"));
+    for (const char* other : {"", "nfs", "tmpfs"}) CHECK(striping_advice(other, "c", gib, 1).empty());
+    // and nothing is said against them
+    StartFacts facts = good_facts();
+    facts.places = {{"job.dump_folder", "out", "lustre"}, {"checkpoint.folder", "c", "gpfs"}};
+    CHECK(start_hints(facts).empty());
+}
+
+TEST_CASE("hints: several, the gravest first") {
+    StartFacts facts = good_facts();
+    facts.debug_build = true;
+    facts.vector_level = "no avx";
+    facts.local_ranks = facts.cpu.sharing = 3;
+    facts.places = {{"job.dump_folder", "out", "nfs"}};
+    const std::vector<std::string> hints = start_hints(facts);
+    REQUIRE(hints.size() == 4);
+    CHECK_THAT(hints[0], Contains("debug build"));
+    CHECK_THAT(hints[3], Contains("network storage"));
+}
+
+TEST_CASE("hints: the facts of this process") {
+    const test::TemporaryFolder folder;
+    const CpuShare cpu = {.cores = 2, .threads = 3};
+    Config config;
+    config.job.dump_folder = folder.path().string();
+    config.training.dataset_path = {(folder / "a.h5").string(), "b.h5"};
+    config.validation.dataset_path = {"c.h5"};
+    config.checkpoint.enable = true;
+    config.checkpoint.folder = "checkpoint";
+    const auto options_of = [&] {
+        Words options;
+        for (const Place& place : start_facts(cpu, 5, config).places) options.push_back(place.option);
+        return options;
+    };
+    std::filesystem::create_directory(folder / "checkpoint");
+    std::filesystem::create_directory(folder / "elsewhere");
+    CHECK(options_of() == Words{"job.dump_folder", "training.dataset_path"});
+    config.checkpoint.folder = (folder / "elsewhere").string();
+    config.validation.enable = true;
+    CHECK(options_of() ==
+          Words{"job.dump_folder", "checkpoint.folder", "training.dataset_path", "validation.dataset_path"});
+    const StartFacts facts = start_facts(cpu, 5, config);
+    CHECK(facts.computes_in_bf16);
+    CHECK(facts.places[1].path == config.checkpoint.folder);
+    CHECK(facts.places[2].path == config.training.dataset_path[0]);
+    CHECK_FALSE(facts.places[2].is_written);
+    CHECK(facts.vector_level == cpu_vector_level());
+    CHECK(facts.local_ranks == 5);
+    CHECK(facts.cpu.threads == 3);
+    CHECK(facts.places[0].path == folder.path().string());
+    CHECK(facts.places[0].file_system == file_system_of(folder.path()));
+}
