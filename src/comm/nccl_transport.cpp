@@ -117,7 +117,7 @@ private:
             const auto event = std::exchange(transport_.event_of_group_, std::nullopt);
             if (std::uncaught_exceptions() > 0) return;
             transport_.connection_->check(result, "group", Where::current());
-            if (Watch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
+            if (QueueWatch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
             if (event) transport_.ranks_.observer()->end(*event);
         }
         Group(const Group&) = delete;

@@ -27,7 +27,7 @@ public:
     WatchedStart& operator=(const WatchedStart&) = delete;
 
 private:
-    Watch::Line* line_;
+    QueueWatch::Line* line_;
 };
 
 }  // namespace
@@ -47,7 +47,8 @@ void NcclConnection::check(nccl::Result result, const char* operation,
 // Split from one another, communicators meet through connections that are there already. They share no
 // resources (splitShare), which would let the operations of all of them run one after the other: weights are
 // gathered while gradients are reduced.
-NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device, Watch* watch)
+NcclWorld::NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
+                     QueueWatch* watch)
     : nccl_(nccl), world_(world), device_(device), watch_(watch) {
     if (!nccl.comm_split || world.size() == 1) return;
     const Timer timer;
@@ -75,7 +76,7 @@ NcclConnection& NcclWorld::add(const Communicator& ranks) {
             if (comm) connection->nccl.comm_get_async_error(comm, &state);
             return state == nccl::Result::success ? std::string() : connection->text_of(state);
         };
-        made->line = std::make_unique<Watch::Line>(
+        made->line = std::make_unique<QueueWatch::Line>(
             *watch_, ranks.name(), failure, &device_,
             FlightRecorder::Line(ranks.name() + " by NCCL", ranks.handle().line.id() + 1, ranks.rank(),
                                  ranks.size()));

@@ -26,7 +26,7 @@ bool excludes(const Words& parts, const std::string& part) {
     return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
 
-bool saves_beside(const Config& config) {
+bool saves_async(const Config& config) {
     const Config::Checkpoint& options = config.checkpoint;
     return options.enable && !options.load_only && !options.create_seed_checkpoint &&
            options.async_mode != "disabled";

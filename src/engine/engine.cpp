@@ -268,7 +268,7 @@ void Engine::renew_weights() {
 }
 
 // A graph gathers all weights it reads.
-void Engine::give(Repeated& work, FunctionRef<void()> call) {
+void Engine::give(StepGraph& work, FunctionRef<void()> call) {
     if (!options_.graphs || !exec_.queue || exec_.observer) return call();
     gathered_.forget_weights();
     work.give(exec_, call);

@@ -3,7 +3,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
-#include "coeus/device/rows.hpp"
+#include "coeus/device/host_rows.hpp"
 #include "coeus/io/checksum.hpp"
 
 #include <algorithm>

@@ -60,7 +60,7 @@ int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors) {
     return bytes;
 }
 
-AsyncCheckpoint::AsyncCheckpoint(const Checkpoint& files, const Communicator& ranks,
+AsyncCheckpoint::AsyncCheckpoint(const CheckpointFolder& files, const Communicator& ranks,
                                  std::vector<CheckpointTensor> tensors, const Exec& computation)
     : files_(files),
       ranks_(ranks),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_format.hpp"
 
-#include "coeus/device/rows.hpp"
+#include "coeus/device/host_rows.hpp"
 #include "coeus/state/parameters.hpp"
 
 #include <algorithm>

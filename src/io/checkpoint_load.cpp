@@ -59,7 +59,7 @@ TrainRecord load_checkpoint(const std::string& path, const std::vector<Checkpoin
     return attempt.train;
 }
 
-std::optional<Checkpoint::Loaded> Checkpoint::load_newest(
+std::optional<CheckpointFolder::Loaded> CheckpointFolder::load_newest(
     const std::vector<CheckpointTensor>& tensors) const {
     // rank 0 says what there is: on a network file system others may see it later
     std::string listed;
@@ -91,7 +91,8 @@ std::optional<Checkpoint::Loaded> Checkpoint::load_newest(
     return std::nullopt;
 }
 
-Checkpoint::Loaded Checkpoint::load_step(int64_t step, const std::vector<CheckpointTensor>& tensors) const {
+CheckpointFolder::Loaded CheckpointFolder::load_step(int64_t step,
+                                                     const std::vector<CheckpointTensor>& tensors) const {
     const std::string path = (fs::path(folder_) / step_file_name(step)).string();
     on_first_rank(ranks_, [&] {
         std::error_code status;

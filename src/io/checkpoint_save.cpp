@@ -65,19 +65,19 @@ std::string remove_all(const std::vector<std::string>& paths) {
     return join(failures, "; ");
 }
 
-void Checkpoint::remove_unfinished() const {
+void CheckpointFolder::remove_unfinished() const {
     if (ranks_.rank() == 0) remove_all(unfinished_files(folder_));
 }
 
-std::string Checkpoint::path_of(int64_t step) const {
+std::string CheckpointFolder::path_of(int64_t step) const {
     return (fs::path(folder_) / step_file_name(step)).string();
 }
 
-std::string Checkpoint::model_path_of(int64_t step) const {
+std::string CheckpointFolder::model_path_of(int64_t step) const {
     return (fs::path(folder_) / model_file_name(step)).string();
 }
 
-void Checkpoint::fail(const std::string& path, const std::string& reason) const {
+void CheckpointFolder::fail(const std::string& path, const std::string& reason) const {
     std::string standing;
     if (ranks_.rank() == 0)
         if (const std::vector<StepFile> all = list_checkpoints(folder_); !all.empty())
@@ -88,9 +88,9 @@ void Checkpoint::fail(const std::string& path, const std::string& reason) const 
         standing.empty() ? "there is no earlier checkpoint" : "the newest good checkpoint is " + standing));
 }
 
-Checkpoint::Saved Checkpoint::write(const std::string& path, const TrainRecord& train,
-                                    const std::vector<CheckpointTensor>& tensors,
-                                    std::optional<Dtype> dtype) const {
+CheckpointFolder::Saved CheckpointFolder::write(const std::string& path, const TrainRecord& train,
+                                                const std::vector<CheckpointTensor>& tensors,
+                                                std::optional<Dtype> dtype) const {
     std::optional<CheckpointFile> file;
     double own_seconds = 0;
     remove_unfinished();
@@ -109,7 +109,7 @@ Checkpoint::Saved Checkpoint::write(const std::string& path, const TrainRecord& 
     return {path, file->bytes(), own_seconds};
 }
 
-std::vector<std::string> Checkpoint::saved(int64_t step) const {
+std::vector<std::string> CheckpointFolder::saved(int64_t step) const {
     if (ranks_.rank() != 0) return {};
     set_aside_later(folder_, step);
     std::vector<std::string> gone = old_files(folder_, keep_latest_);
@@ -119,16 +119,17 @@ std::vector<std::string> Checkpoint::saved(int64_t step) const {
     return gone;
 }
 
-Checkpoint::Saved Checkpoint::save(const TrainRecord& train,
-                                   const std::vector<CheckpointTensor>& tensors) const {
+CheckpointFolder::Saved CheckpointFolder::save(const TrainRecord& train,
+                                               const std::vector<CheckpointTensor>& tensors) const {
     Saved done = write(path_of(train.step), train, tensors, std::nullopt);
     if (const std::string failures = remove_all(saved(train.step)); !failures.empty())
         log::warn("{}", failures);
     return done;
 }
 
-Checkpoint::Saved Checkpoint::export_model(const TrainRecord& train,
-                                           const std::vector<CheckpointTensor>& tensors, Dtype dtype) const {
+CheckpointFolder::Saved CheckpointFolder::export_model(const TrainRecord& train,
+                                                       const std::vector<CheckpointTensor>& tensors,
+                                                       Dtype dtype) const {
     std::vector<CheckpointTensor> weights;
     for (const CheckpointTensor& tensor : tensors)
         if (tensor.path.starts_with("model/")) weights.push_back(tensor);

@@ -2,7 +2,7 @@
 #include "coeus/io/hub.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/device/rows.hpp"
+#include "coeus/device/host_rows.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/json.hpp"
 

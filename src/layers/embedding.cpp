@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/embedding.hpp"
 
-#include "coeus/layers/tokens.hpp"
+#include "coeus/layers/sequence_parallel.hpp"
 
 namespace coeus {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/layers/frame.hpp"
 
-#include "coeus/layers/token_exchange.hpp"
+#include "coeus/layers/sequence_parallel.hpp"
 
 #include <algorithm>
 

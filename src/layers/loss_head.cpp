@@ -3,7 +3,7 @@
 
 #include "coeus/layers/embedding.hpp"
 #include "coeus/layers/loss_exchange.hpp"
-#include "coeus/layers/tokens.hpp"
+#include "coeus/layers/sequence_parallel.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 // rules).
 #include "coeus/models/decoder.hpp"
 
-#include "coeus/layers/replay.hpp"
+#include "coeus/layers/recompute_block.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -63,7 +63,7 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
     std::unique_ptr<Block> block = std::make_unique<DenseBlock>(
         std::move(attention_norm), Attention(wqkv, wo, attention, rope, attention_input), std::move(ffn_norm),
         FeedForward(w13, w2, ffn_input, output));
-    if (recompute == Recompute::block) return std::make_unique<Replay>(std::move(block));
+    if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
     return block;
 }
 

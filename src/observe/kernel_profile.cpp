@@ -22,7 +22,7 @@ std::string rate(double amount, double seconds, double peak) {
 
 }  // namespace
 
-KernelProfile::KernelProfile(Stamps stamps) : stamps_(std::move(stamps)) {
+KernelProfile::KernelProfile(Timestamps stamps) : stamps_(std::move(stamps)) {
     entries_.reserve(room_for_kernels);
 }
 

@@ -34,7 +34,7 @@ StepPhase phase_of_exchange(const char* name) {
     return world;
 }
 
-StepPhases::StepPhases(Stamps stamps) : stamps_(std::move(stamps)) {
+StepPhases::StepPhases(Timestamps stamps) : stamps_(std::move(stamps)) {
     exchanges_.reserve(usual_exchanges);
 }
 

@@ -14,7 +14,7 @@ StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path f
       folder_(std::move(folder)),
       mesh_(mesh),
       engine_(engine),
-      tracer_(mesh.world().rank(), Tracer::room, Stamps(engine.exec())) {}
+      tracer_(mesh.world().rank(), Tracer::room, Timestamps(engine.exec())) {}
 
 // A cycle is idle, then warms up, then is traced.
 void StepTraces::begin(int64_t step) {

@@ -190,8 +190,8 @@ Stragglers::Stragglers(const Options& options, const Mesh& mesh, const std::vect
       gpu_(gpu),
       is_host_(!computation.queue),
       graphs_(graphs),
-      phases_(Stamps(computation)),
-      gather_(mesh.world(), sent_numbers),
+      phases_(Timestamps(computation)),
+      numbers_(mesh.world(), sent_numbers),
       hosts_(hosts) {}
 
 KernelObserver* Stragglers::observe(int64_t step, KernelObserver* next) {
@@ -206,9 +206,9 @@ std::vector<Straggler> Stragglers::end_step(int64_t step, bool last, double seco
     }
     phases_.end_step(seconds, data_seconds);
     std::vector<Straggler> found;
-    if (gather_.is_under_way()) found = evaluate();
+    if (numbers_.is_under_way()) found = evaluate();
     if (step % options_.every == 0) send(step);
-    if (last && gather_.is_under_way())
+    if (last && numbers_.is_under_way())
         for (Straggler& s : evaluate()) found.push_back(std::move(s));
     return found;
 }
@@ -220,13 +220,13 @@ void Stragglers::send(int64_t step) {
         times.clock_mhz = sample.sm_clock.value_or(0);
         times.throttle = double(sample.throttle_reasons.value_or(0));
     }
-    gather_.begin(packed(times));
+    numbers_.begin(packed(times));
     window_end_ = step;
     phases_.restart();
 }
 
 std::vector<Straggler> Stragglers::evaluate() {
-    const std::span<const double> all = gather_.finish();
+    const std::span<const double> all = numbers_.finish();
     std::vector<RankTimes> ranks;
     for (size_t at = 0; at < all.size(); at += sent_numbers)
         ranks.push_back(unpacked(all.subspan(at, sent_numbers)));

@@ -23,7 +23,7 @@ std::string place_of(const std::source_location& where) {
 
 }  // namespace
 
-Tracer::Tracer(int rank, size_t capacity, Stamps stamps) : rank_(rank), stamps_(std::move(stamps)) {
+Tracer::Tracer(int rank, size_t capacity, Timestamps stamps) : rank_(rank), stamps_(std::move(stamps)) {
     events_.reserve(capacity);
     tracks_.reserve(64);
     tracks_ = {{}, {std::this_thread::get_id(), nullptr}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/checkpoint_exclusion.hpp"
+#include "checkpoint_exclusion.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
@@ -44,7 +44,7 @@ Words still_to_exclude(const Words& parts, const std::string& checkpoint_deck) {
     return rest;
 }
 
-TrainRecord begun_anew(TrainRecord train, const Words& parts) {
+TrainRecord reset_parts(TrainRecord train, const Words& parts) {
     int64_t schedule = train.schedule_step.value_or(train.step),
             optimizer = train.optimizer_step.value_or(train.step);
     if (excludes(parts, "optimizer")) optimizer = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/pipeline_setup.hpp"
+#include "pipeline_setup.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/pipeline/from_file.hpp"

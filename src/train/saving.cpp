@@ -40,11 +40,11 @@ std::vector<CheckpointTensor> Saving::full_state() const {
 
 void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {
     noted_ = std::move(noted);
-    if (saves_beside(config_)) beside_.emplace(files_, world_, full_state(), engine_.exec());
+    if (saves_async(config_)) async_.emplace(files_, world_, full_state(), engine_.exec());
 }
 
 void Saving::wait_for_copies() {
-    if (beside_) beside_->wait_for_copies();
+    if (async_) async_->wait_for_copies();
 }
 
 bool Saving::is_due(int64_t step) const {
@@ -55,33 +55,33 @@ bool Saving::is_due(int64_t step) const {
 
 void Saving::after_step(const TrainRecord& train) {
     if (!saves()) return;
-    if (beside_) note(beside_->poll());
+    if (async_) note(async_->poll());
     if (!is_due(train.step)) return;
     const bool last = train.step == config_.training.steps;
-    if (last || !beside_) {
+    if (last || !async_) {
         save_now(train);
         if (last && config_.checkpoint.last_save_model_only) export_model(train);
         return;
     }
     const NamedRange range("save_checkpoint");
     finish();
-    beside_->begin(train);
+    async_->begin(train);
 }
 
 bool Saving::save_now(const TrainRecord& train) {
     if (!saves()) return false;
     const NamedRange range("save_checkpoint");
     finish();
-    if (stands(train.step)) return true;
+    if (is_saved(train.step)) return true;
     const Timer timer;
-    const Checkpoint::Saved saved = files_.save(train, full_state());
+    const CheckpointFolder::Saved saved = files_.save(train, full_state());
     const double seconds = timer.seconds();
     note(SavedCheckpoint{train.step, saved, seconds, seconds});
     return true;
 }
 
 void Saving::finish() {
-    if (beside_) note(beside_->finish());
+    if (async_) note(async_->finish());
 }
 
 void Saving::note(const std::optional<SavedCheckpoint>& done) {
@@ -97,7 +97,7 @@ void Saving::note(const std::optional<SavedCheckpoint>& done) {
 }
 
 void Saving::save_seed(const TrainRecord& train) {
-    const Checkpoint::Saved saved = files_.save(train, full_state());
+    const CheckpointFolder::Saved saved = files_.save(train, full_state());
     log::info(
         "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
         "without one, ranks start from the same weights for the same debug.seed",

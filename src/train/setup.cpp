@@ -4,10 +4,10 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
-#include "coeus/train/device_setup.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/pipeline_setup.hpp"
+#include "coeus/train/device_setup.hpp"
+#include "pipeline_setup.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -94,7 +94,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
                      (mesh.ranks() == 1 || transport.nccl);
     options.nccl = transport.nccl.has_value();
     options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
-    options.copies_state = saves_beside(config);
+    options.copies_state = saves_async(config);
     options.limits = watches_loss(config.guards);
     options.snapshot = rewinds(config.guards);
     options.recompute = recompute_options(config.activation_checkpoint);

@@ -6,8 +6,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
-#include "coeus/plan/machine.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
+#include "coeus/plan/machine.hpp"
 #include "coeus/pretrained/model_source.hpp"
 
 #include <cmath>
@@ -62,13 +62,13 @@ void Trainer::run() {
         log::info("{}", start_up_.text());
         log::info("Training starts at step {} of {}", step_ + 1, steps);
     }
-    if (config_.profiling.kernels) profile_.emplace(Stamps(engine_.exec()));
+    if (config_.profiling.kernels) profile_.emplace(Timestamps(engine_.exec()));
     if (config_.profiling.enable_profiling)
         traces_.emplace(config_.profiling, folder_.root() / config_.profiling.save_traces_folder, mesh_,
                         engine_);
     if (validation_is_left_) {
         goodput_->during(&StartTimes::validation, [&] { validate(); });
-        if (validation_is_left_) stop();
+        if (validation_is_left_) end_run();
         saving_.export_if_missing(record());
     }
     for (int64_t done = 0; step_ < steps; ++done) {
@@ -81,8 +81,8 @@ void Trainer::run() {
         report();
         report_stragglers(time);
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
-        if (stop_.is_agreed() && (step_ < steps || validation_is_left_)) stop();
-        if (goes_back()) {
+        if (stop_.is_agreed() && (step_ < steps || validation_is_left_)) end_run();
+        if (restore_if_bad()) {
             read_on();
             continue;
         }
@@ -108,7 +108,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     const Timer timer;
     if (faults_) faults_->at_step(step_ + 1, engine_.decoder().parameters(), engine_.exec());
     const std::optional<StepBatch> batch = loader.next();
-    if (stops() || !train_step(*batch)) stop();
+    if (must_stop() || !train_step(*batch)) end_run();
     const StepTime time = {timer.seconds(), batch->seconds_waited};
     watchdog_.end_step(time.seconds);
     if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
@@ -161,7 +161,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         [&](int64_t i) {
             return local_batch(batch, i * sequences, sequences, config_.training.document_mask);
         },
-        guards_->limits(), [this] { return !stops(); });
+        guards_->limits(), [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
     const bool taken = engine_.update();
@@ -185,12 +185,12 @@ bool Trainer::train_step(const StepBatch& batch) {
 }
 
 // At the same places of the program on all ranks.
-bool Trainer::stops() {
+bool Trainer::must_stop() {
     const ObservedExchange noted(engine_.exec(), "agree_to_stop");
     return stop_.agreed(watchdog_.slowest_step() + saving_.expected_seconds());
 }
 
-void Trainer::stop() {
+void Trainer::end_run() {
     if (first_rank()) log::info("Stopping after step {}: {}", step_, stop_.reason());
     const std::optional<double> left = stop_.seconds_left();
     const double needed = mesh_.world().all_reduce(saving_.expected_seconds(), Reduce::max);
@@ -213,17 +213,17 @@ void Trainer::stop() {
 }
 
 std::string Trainer::save_in(std::optional<double> left, double needed) {
-    if (saving_.stands(step_)) return "saved";
+    if (saving_.is_saved(step_)) return "saved";
     if (left && *left < needed) {
         // what is being written beside is nearer to its end
         if (saving_.is_under_way() && *left > needed / 2) saving_.finish();
-        if (saving_.stands(step_)) return "saved";
+        if (saving_.is_saved(step_)) return "saved";
         return fmt::format("not saved, since the job ends in {:.0f} s and saving takes {:.0f} s", *left,
                            needed);
     }
     saving_.finish();
-    if (saving_.stands(step_)) return "saved";
-    goes_back();
+    if (saving_.is_saved(step_)) return "saved";
+    restore_if_bad();
     return saving_.save_now(record()) ? "saved"
                                       : "not saved, as the deck says (checkpoint.enable, load_only)";
 }
@@ -246,7 +246,7 @@ void Trainer::pass_over() {
     }
 }
 
-bool Trainer::goes_back() {
+bool Trainer::restore_if_bad() {
     RunPlace next = place();
     try {
         const std::string event = guards_->look_after(next, saving_.is_due(step_) || stop_.is_agreed());
@@ -318,7 +318,7 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
 }
 
 void Trainer::validate() {
-    const auto measured = evaluator_->run(engine_, [this] { return !stops(); });
+    const auto measured = evaluator_->run(engine_, [this] { return !must_stop(); });
     validation_is_left_ = !measured;
     if (!measured) return;
     ValidationMetrics m = *measured;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of a run: device, mesh, plan, data, and weights from where they are.
+#include "checkpoint_exclusion.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/user_cache.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/engine/memory_advice.hpp"
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/plan/machine.hpp"
-#include "coeus/train/checkpoint_exclusion.hpp"
-#include "coeus/train/start_hints.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
-#include "coeus/engine/memory_advice.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/setup.hpp"
 #include "coeus/train/trainer.hpp"
+#include "start_hints.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -175,7 +175,7 @@ void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
     });
 }
 
-bool Trainer::in_own_folder(const Checkpoint::Loaded& loaded) const {
+bool Trainer::in_own_folder(const CheckpointFolder::Loaded& loaded) const {
     std::error_code absent;
     return std::filesystem::equivalent(std::filesystem::absolute(loaded.path).parent_path(),
                                        saving_.files().folder(), absent);
@@ -185,7 +185,7 @@ bool Trainer::load() {
     const Timer timer;
     Parameters& parameters = engine_.decoder().parameters();
     const Config::Checkpoint& options = config_.checkpoint;
-    std::optional<Checkpoint::Loaded> loaded;
+    std::optional<CheckpointFolder::Loaded> loaded;
     Words excluded = options.exclude_from_loading;
     if (options.create_seed_checkpoint && !list_checkpoints(saving_.files().folder()).empty())
         throw ConfigError(
@@ -226,7 +226,7 @@ bool Trainer::load() {
     return loaded && in_own_folder(*loaded);
 }
 
-void Trainer::resume(const Checkpoint::Loaded& loaded, const Words& excluded) {
+void Trainer::resume(const CheckpointFolder::Loaded& loaded, const Words& excluded) {
     if (loaded.train.seed != config_.debug.seed && !excludes(excluded, "dataloader"))
         throw ConfigError(
             "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
@@ -234,7 +234,7 @@ void Trainer::resume(const Checkpoint::Loaded& loaded, const Words& excluded) {
             config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
     if (first_rank())
         for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
-    const TrainRecord train = begun_anew(loaded.train, excluded);
+    const TrainRecord train = reset_parts(loaded.train, excluded);
     step_ = train.step;
     sample_ = train.sample;
     schedule_begins_ = step_ - train.schedule_step.value_or(step_);

@@ -28,7 +28,7 @@ public:
     void look(double now);
     /// When it was seen last that the job had been suspended; 0: never.
     double resumed() const { return resumed_; }
-    /// How long it has taken, if that is too long. A Watch sees to what was given to a GPU.
+    /// How long it has taken, if that is too long. A QueueWatch sees to what was given to a GPU.
     std::optional<double> overdue(const Operation& operation, double now) const;
 
 private:

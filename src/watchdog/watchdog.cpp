@@ -428,9 +428,9 @@ void Watchdog::set_gpu(const std::string& bus_id) {
     thread_->gpu = bus_id;
 }
 
-Watch& Watchdog::nccl() {
+QueueWatch& Watchdog::nccl() {
     if (nccl_) return *nccl_;
-    nccl_.emplace(Watch::Settings{
+    nccl_.emplace(QueueWatch::Settings{
         .who = fmt::format("rank {} on host {}, GPU {}", thread_->neighbours.rank(),
                            thread_->neighbours.host_of(thread_->neighbours.rank()), thread_->gpu),
         .fail = [this](const std::string& message) {

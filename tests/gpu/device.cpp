@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU's queues, and what is in its memory.
-#include "coeus/device/rows.hpp"
+#include "coeus/device/host_rows.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/step_state.hpp"
 #include "gpu/gpu.hpp"

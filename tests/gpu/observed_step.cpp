@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of a GPU's work as observers get them: by stamps in its queues, without waiting for it.
-#include "coeus/device/stamps.hpp"
+#include "coeus/device/timestamps.hpp"
+#include "coeus/engine/engine.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/kernels/kernels.hpp"
-#include "coeus/engine/engine.hpp"
 #include "coeus/observe/kernel_profile.hpp"
 #include "coeus/observe/tracer.hpp"
 #include "gpu/gpu.hpp"
@@ -43,8 +43,8 @@ Step second_step(const Device& device, bool observed) {
     take_step(1);
     Step step;
     step.began = steady_seconds();  // before the clocks are compared
-    KernelProfile profile{Stamps(engine.exec())};
-    Tracer tracer(0, Tracer::room, Stamps(engine.exec()));
+    KernelProfile profile{Timestamps(engine.exec())};
+    Tracer tracer(0, Tracer::room, Timestamps(engine.exec()));
     tracer.hand_on(&profile);
     if (observed) {
         engine.exec().observer = &tracer;
@@ -79,12 +79,12 @@ TEST_CASE("a GPU: stamps are in the order of the work of their queues, by the ho
     const double before = steady_seconds();
     Exec first(gpu), second(gpu);
     Numbers a(gpu, 1), b(gpu, 0);
-    Stamps stamps(first);
+    Timestamps stamps(first);
     CHECK(stamps.computation() == first.queue.get());
     for (uint64_t seed = 1; seed <= 10; ++seed) {
         set_order(seed);
-        const Stamp host = stamps.take(nullptr);
-        std::vector<Stamp> taken = {stamps.take(first.queue.get())};
+        const Timestamp host = stamps.take(nullptr);
+        std::vector<Timestamp> taken = {stamps.take(first.queue.get())};
         for (int i = 0; i < 50; ++i) {
             k.add(first, b.memory, a.memory);
             k.add(second, a.memory, a.memory);  // of a queue that waits for nobody
@@ -129,8 +129,8 @@ TEST_CASE("a GPU: profile and trace have the time of each kernel by the GPU's cl
     const Device& gpu = the_gpu();
     Exec exec(gpu);
     Numbers a(gpu, 1), b(gpu, 0);
-    KernelProfile profile{Stamps(exec)};
-    Tracer tracer(0, Tracer::room, Stamps(exec));
+    KernelProfile profile{Timestamps(exec)};
+    Tracer tracer(0, Tracer::room, Timestamps(exec));
     tracer.hand_on(&profile);
     exec.observer = &tracer;
     const int calls = 2000;

@@ -148,7 +148,8 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     Mesh mesh(world.split(0, "world"), c.mesh);
     std::optional<MeshRun> with_queues;
     std::string overdue;
-    Watch watch({.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
+    QueueWatch watch(
+        {.who = "this rank", .fail = [&](const std::string& message) { overdue = message + "\n"; }});
     watch.allow(1e9, "no time-out");
     std::optional<NcclWorld> nccl;  // ends before these
     if (c.nccl) mesh.connect(nccl.emplace(*c.nccl, mesh.world(), *c.device, &watch));

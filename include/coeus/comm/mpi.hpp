@@ -43,9 +43,9 @@ int world_rank();
 /// Waits until every rank of the world calls this, `seconds` at most; true where all did, or MPI is not
 /// running.
 bool all_ranks_arrive(double seconds);
-/// After an error that ended a command, called by main, or by a Watch in its thread. `same_on_all_ranks`: MPI
-/// is finalised in order; otherwise every rank is ended with this code (MPI_Abort). Does nothing where MPI is
-/// not running. ~MpiRuntime leaves MPI alone while an exception is on its way here.
+/// After an error that ended a command, called by main, or by a QueueWatch in its thread.
+/// `same_on_all_ranks`: MPI is finalised in order; otherwise every rank is ended with this code (MPI_Abort).
+/// Does nothing where MPI is not running. ~MpiRuntime leaves MPI alone while an exception is on its way here.
 void end_mpi_after_error(int code, bool same_on_all_ranks);
 
 /// What the environment says of a start; "" where a variable is not set.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coeus/comm/nccl.hpp"
-#include "coeus/comm/watch.hpp"
+#include "coeus/comm/queue_watch.hpp"
 
 #include <atomic>
 #include <memory>
@@ -20,7 +20,7 @@ struct NcclConnection {
     const NcclLibrary& nccl;
     const std::string name;                  ///< as its Communicator has it
     std::atomic<nccl::Comm> comm = nullptr;  ///< the watch's thread asks for it too
-    std::unique_ptr<Watch::Line> line;       ///< null: nobody watches
+    std::unique_ptr<QueueWatch::Line> line;  ///< null: nobody watches
 
     NcclConnection(const NcclLibrary& library, std::string communicator)
         : nccl(library), name(std::move(communicator)) {}
@@ -36,7 +36,7 @@ public:
     /// communicators are those of parts of `world`, which outlives it like the others. `watch` null: nobody
     /// watches them. Collective, like every member. CollectiveError where NCCL cannot connect the ranks.
     NcclWorld(const NcclLibrary& nccl, const Communicator& world, const Device& device,
-              Watch* watch = nullptr);
+              QueueWatch* watch = nullptr);
     /// Destroys them all, whose work is done; while an exception is on its way aborts them, so that no queue
     /// waits for ranks that have left: it must end before the queues do.
     ~NcclWorld();
@@ -57,7 +57,7 @@ private:
     const NcclLibrary& nccl_;
     const Communicator& world_;
     const Device& device_;
-    Watch* watch_;
+    QueueWatch* watch_;
     std::vector<std::shared_ptr<NcclConnection>> connections_;
     const NcclConnection* all_ = nullptr;  // what the others are split from; null: NCCL cannot
     double seconds_ = 0;

@@ -291,7 +291,7 @@ bool rewinds(const Config::Guards& guards);
 /// checkpoint.exclude_from_loading (`parts`) names this part.
 bool excludes(const Words& parts, const std::string& part);
 /// Checkpoints are written while training goes on.
-bool saves_beside(const Config& config);
+bool saves_async(const Config& config);
 
 /// Local batches that one rank sums into a step: global_batch_size / (local_batch_size x dp_degree).
 /// ConfigError where that is not a whole number; names the nearest batch size that is.

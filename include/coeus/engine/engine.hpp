@@ -4,15 +4,15 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/device/repeated.hpp"
+#include "coeus/device/step_graph.hpp"
+#include "coeus/engine/batch_part.hpp"
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/recompute.hpp"
-#include "coeus/state/gathered.hpp"
+#include "coeus/state/fsdp.hpp"
 #include "coeus/state/step_state.hpp"
-#include "coeus/engine/batch_part.hpp"
 
 #include <limits>
 #include <optional>
@@ -116,7 +116,7 @@ public:
 
 private:
     void plan_for_gpu(int64_t token_ids);
-    void give(Repeated& work, FunctionRef<void()> call);
+    void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
     void agree_on_refusal();
@@ -142,7 +142,7 @@ private:
     BatchPart training_part_, validation_part_;
     std::vector<Batch> micro_batches_;  // of a local batch
     std::optional<StepState> step_, validation_;
-    Repeated gradients_, update_;
+    StepGraph gradients_, update_;
 };
 
 }  // namespace coeus

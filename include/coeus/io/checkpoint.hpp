@@ -60,11 +60,11 @@ std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, c
 
 /// The files of one run. Every member function is collective over the ranks given at construction, and where
 /// it throws, it throws on all of them.
-class Checkpoint {
+class CheckpointFolder {
 public:
     /// `keep_latest`: how many full checkpoints stay after a save; 0: all. `files`: over how many files the
     /// arrays of one are spread; 1: all are in the one that is opened. The folder is made by the first save.
-    Checkpoint(std::string folder, int64_t keep_latest, const Communicator& ranks, int64_t files = 1)
+    CheckpointFolder(std::string folder, int64_t keep_latest, const Communicator& ranks, int64_t files = 1)
         : folder_(std::move(folder)), keep_latest_(keep_latest), files_(files), ranks_(ranks) {}
 
     const std::string& folder() const { return folder_; }

@@ -31,7 +31,7 @@ class LossExchange;
 const LossExchange& split_loss();
 
 class TokenExchange;
-/// Tokens are exchanged all at once; see token_exchange.hpp.
+/// Tokens are exchanged all at once; see sequence_parallel.hpp.
 const TokenExchange& whole_tokens();
 
 class BlockInputs;

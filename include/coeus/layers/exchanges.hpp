@@ -6,14 +6,14 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/context_parallel.hpp"
 #include "coeus/layers/loss_exchange.hpp"
-#include "coeus/layers/token_exchange.hpp"
+#include "coeus/layers/sequence_parallel.hpp"
 
 namespace coeus {
 
 struct ExchangeOptions {
     ContextParallel context;      ///< attention over divided sequences
     bool split_loss = true;       ///< see loss_exchange.hpp
-    bool overlap_tokens = false;  ///< see token_exchange.hpp
+    bool overlap_tokens = false;  ///< see sequence_parallel.hpp
 };
 
 struct Exchanges {

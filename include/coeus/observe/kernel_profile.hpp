@@ -3,7 +3,7 @@
 // them: on the host from the thread that runs them, on a GPU from its queue.
 #pragma once
 
-#include "coeus/device/stamps.hpp"
+#include "coeus/device/timestamps.hpp"
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct MachineRates {
 class KernelProfile final : public KernelObserver {
 public:
     /// `stamps`: of the computation that is observed.
-    explicit KernelProfile(Stamps stamps = {});
+    explicit KernelProfile(Timestamps stamps = {});
 
     void begin(const char* kernel, double flops, double bytes) override;
     void end() override;
@@ -38,11 +38,11 @@ private:
     };
     struct Call {
         Entry& entry;
-        Stamp begin, end;
+        Timestamp begin, end;
     };
     Entry& entry_of(const char* kernel);
 
-    Stamps stamps_;
+    Timestamps stamps_;
     std::vector<Entry> entries_;
     std::vector<Call> calls_;  // of the step
     int64_t steps_ = 0;

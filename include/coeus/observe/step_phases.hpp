@@ -4,7 +4,7 @@
 // costs two looks at the clock.
 #pragma once
 
-#include "coeus/device/stamps.hpp"
+#include "coeus/device/timestamps.hpp"
 
 #include <array>
 #include <vector>
@@ -30,7 +30,7 @@ StepPhase phase_of_exchange(const char* name);
 class StepPhases final : public KernelObserver {
 public:
     /// `stamps`: of the computation that is observed.
-    explicit StepPhases(Stamps stamps = {});
+    explicit StepPhases(Timestamps stamps = {});
 
     /// From now on until end_step() this is to be Exec's observer. `next`: who sees everything as well; null:
     /// nobody.
@@ -55,9 +55,9 @@ public:
 private:
     struct Exchange {
         StepPhase phase;
-        Stamp begin, end;
+        Timestamp begin, end;
     };
-    Stamps stamps_;
+    Timestamps stamps_;
     KernelObserver* next_ = nullptr;
     std::vector<Exchange> exchanges_;  // of the step
     int within_ = 0;                   // exchanges and kernels that have begun and not ended

@@ -8,8 +8,8 @@
 // of ranks is the network's share, and a group is slow where that is more than in other groups of the axis.
 #pragma once
 
-#include "coeus/comm/gather.hpp"
 #include "coeus/comm/mesh.hpp"
+#include "coeus/comm/rank_numbers.hpp"
 #include "coeus/device/gpu_monitor.hpp"
 #include "coeus/observe/step_phases.hpp"
 
@@ -86,7 +86,7 @@ private:
     const GpuMonitor* gpu_;
     bool is_host_, graphs_;
     StepPhases phases_;
-    Gather gather_;
+    RankNumbers numbers_;
     const std::vector<std::string>& hosts_;
     bool begun_ = false;
     int64_t window_end_ = 0;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
-#include "coeus/device/stamps.hpp"
+#include "coeus/device/timestamps.hpp"
 #include "coeus/pipeline/executor.hpp"
 
 #include <filesystem>
@@ -25,7 +25,7 @@ class Tracer final : public KernelObserver, public CommunicationObserver, public
 public:
     static constexpr size_t room = 1 << 18;
     /// Room for so many events; what comes later is counted, not kept. `stamps`: of the computation.
-    explicit Tracer(int rank, size_t capacity = room, Stamps stamps = {});
+    explicit Tracer(int rank, size_t capacity = room, Timestamps stamps = {});
 
     /// Forgets all events. Not while a step is under way.
     void clear();
@@ -67,8 +67,8 @@ private:
         Action action = {};
         const Queue* queue = nullptr;  // null: the host's
         int track = 0;
-        Stamp begin = {};
-        std::optional<Stamp> end = {};
+        Timestamp begin = {};
+        std::optional<Timestamp> end = {};
     };
     // Of an event that has ended; seconds.
     struct Span {
@@ -81,7 +81,7 @@ private:
 
     int rank_;
     mutable std::mutex mutex_;
-    Stamps stamps_;
+    Timestamps stamps_;
     std::vector<Event> events_;
     // threads, or queues: of actions, which is neither's; of the computation; of others
     using Track = std::pair<std::thread::id, const Queue*>;

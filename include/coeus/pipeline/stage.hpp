@@ -11,7 +11,7 @@
 #pragma once
 
 #include "coeus/models/decoder.hpp"
-#include "coeus/state/gathered.hpp"
+#include "coeus/state/fsdp.hpp"
 
 namespace coeus {
 

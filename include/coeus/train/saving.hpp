@@ -3,9 +3,9 @@
 // its end.
 #pragma once
 
-#include "coeus/io/async_checkpoint.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/io/async_checkpoint.hpp"
 #include "coeus/report/run_folder.hpp"
 
 #include <functional>
@@ -20,7 +20,7 @@ public:
     Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
            Engine& engine);
 
-    const Checkpoint& files() const { return files_; }
+    const CheckpointFolder& files() const { return files_; }
     int64_t full_state_bytes() const;
     std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
@@ -42,9 +42,9 @@ public:
     /// Seconds that save_now() takes, as the last save did, or as loading did before the first; 0: not known.
     /// Ranks differ.
     double expected_seconds() const { return (is_under_way() ? 2 : 1) * seconds_of_save_; }
-    bool is_under_way() const { return beside_ && beside_->is_under_way(); }
+    bool is_under_way() const { return async_ && async_->is_under_way(); }
     /// The checkpoint of this step is on the disk, whole.
-    bool stands(int64_t step) const { return last_step_ == step; }
+    bool is_saved(int64_t step) const { return last_step_ == step; }
     /// A checkpoint was loaded, in so many seconds; `own_step`: its step, where it is one of this run's.
     void note_loaded(std::optional<int64_t> own_step, double seconds) {
         last_step_ = own_step;
@@ -69,8 +69,8 @@ private:
     const Communicator& world_;
     const Communicator& replicas_;
     Engine& engine_;
-    Checkpoint files_;
-    std::optional<AsyncCheckpoint> beside_;  ///< where checkpoints are written while training goes on
+    CheckpointFolder files_;
+    std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training goes on
     std::function<void(const SavedCheckpoint&)> noted_;
     double seconds_of_save_ = 0;
     std::optional<int64_t> last_step_;

@@ -5,24 +5,24 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/nccl_world.hpp"
-#include "coeus/device/cpu.hpp"
-#include "coeus/job/stop.hpp"
-#include "coeus/optim/lr_schedule.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/train/training_data.hpp"
-#include "coeus/train/device_setup.hpp"
+#include "coeus/device/cpu.hpp"
 #include "coeus/engine/engine.hpp"
-#include "coeus/train/evaluator.hpp"
-#include "coeus/train/faults.hpp"
-#include "coeus/report/goodput.hpp"
 #include "coeus/guards/guards.hpp"
+#include "coeus/job/stop.hpp"
 #include "coeus/observe/kernel_profile.hpp"
-#include "coeus/report/reporting.hpp"
-#include "coeus/report/run_folder.hpp"
-#include "coeus/train/saving.hpp"
 #include "coeus/observe/start_up.hpp"
 #include "coeus/observe/step_traces.hpp"
 #include "coeus/observe/stragglers.hpp"
+#include "coeus/optim/lr_schedule.hpp"
+#include "coeus/report/goodput.hpp"
+#include "coeus/report/reporting.hpp"
+#include "coeus/report/run_folder.hpp"
+#include "coeus/train/device_setup.hpp"
+#include "coeus/train/evaluator.hpp"
+#include "coeus/train/faults.hpp"
+#include "coeus/train/saving.hpp"
+#include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
 #include <optional>
@@ -49,9 +49,9 @@ private:
     std::optional<double> measure_peak(int local_size);
     /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
     bool load();
-    bool in_own_folder(const Checkpoint::Loaded& loaded) const;
+    bool in_own_folder(const CheckpointFolder::Loaded& loaded) const;
     /// Goes on where a checkpoint was, but begins the excluded parts anew.
-    void resume(const Checkpoint::Loaded& loaded, const Words& excluded);
+    void resume(const CheckpointFolder::Loaded& loaded, const Words& excluded);
     struct StepTime {
         double seconds, data;  ///< data: of the seconds, waiting for the batch
     };
@@ -66,8 +66,8 @@ private:
     void say_goodput();
     void note_saved(const SavedCheckpoint& done);
     void validate();
-    bool stops();
-    [[noreturn]] void stop();
+    bool must_stop();
+    [[noreturn]] void end_run();
     /// Says what came of it. `left`: seconds until the job ends, where that is known.
     std::string save_in(std::optional<double> left, double needed);
     void report_profile();
@@ -77,7 +77,7 @@ private:
     RunPlace place() const { return {step_, sample_, tokens_seen_}; }
     MetricsFile::Past past() const { return {step_, guards_->events(), validation_is_left_}; }
     /// After a step. True where replicas differ and the run goes on at an earlier place.
-    bool goes_back();
+    bool restore_if_bad();
     /// Goes on there, after an event.
     void go_on_at(const RunPlace& place, const std::string& event);
     [[noreturn]] void stop_diverged(const std::string& reason);

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "coeus/comm/mpi.hpp"
-#include "coeus/comm/watch.hpp"
+#include "coeus/comm/queue_watch.hpp"
 #include "coeus/config/config.hpp"
 
 #include <array>
@@ -41,7 +41,7 @@ public:
     /// What reports call this rank's GPU.
     void set_gpu(const std::string& bus_id);
     /// Of NCCL's communicators, which end before it does.
-    Watch& nccl();
+    QueueWatch& nccl();
 
     /// Around each step. After the first one comm.train_timeout_seconds counts.
     void begin_step(int64_t step);
@@ -61,15 +61,15 @@ public:
         Graphs& operator=(const Graphs&) = delete;
 
     private:
-        Watch::Line* line_ = nullptr;
+        QueueWatch::Line* line_ = nullptr;
     };
 
 private:
     struct Thread;
     Config::Comm options_;
     std::unique_ptr<Thread> thread_;
-    std::optional<Watch> nccl_;
-    std::optional<Watch::Line> graphs_;
+    std::optional<QueueWatch> nccl_;
+    std::optional<QueueWatch::Line> graphs_;
     bool first_step_done_ = false;
     double step_began_ = 0;
     std::array<double, 100> last_steps_ = {};  // seconds

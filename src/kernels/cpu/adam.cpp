@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/rows/adam.hpp"
+#include "../rows/adam.hpp"
 
 #include "cpu.hpp"
 

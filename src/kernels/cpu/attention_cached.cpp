@@ -2,7 +2,7 @@
 // Attention of one query for each sequence over its cached keys and values: two passes over the cache, scores
 // and weighted sum, which are bound by reading it. A thread takes a sequence and a key/value head with all
 // query heads that share it, so that the cache is read once.
-#include "coeus/kernels/rows/team.hpp"
+#include "../rows/team.hpp"
 #include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 

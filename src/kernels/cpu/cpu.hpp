@@ -3,8 +3,8 @@
 // type and loops over fixed blocks, so that no result depends on the number of threads.
 #pragma once
 
+#include "../math.hpp"
 #include "../observed.hpp"
-#include "coeus/kernels/math.hpp"
 
 #include <omp.h>
 

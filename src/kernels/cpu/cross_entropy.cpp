@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/rows/cross_entropy.hpp"
+#include "../rows/cross_entropy.hpp"
 
 #include "cpu.hpp"
 

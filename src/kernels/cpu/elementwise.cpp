@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions, sums and zeros, element by element.
-#include "coeus/kernels/rows/team.hpp"
+#include "../rows/team.hpp"
 #include "cpu.hpp"
 
 #include <cstring>

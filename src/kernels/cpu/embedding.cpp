@@ -2,7 +2,7 @@
 // Embedding: rows of a table by token. In the backward each thread owns columns of the table's gradient and
 // adds the tokens in their order: no conflicts, even shares whatever the tokens are, the same bits for any
 // number of threads.
-#include "coeus/kernels/rows/team.hpp"
+#include "../rows/team.hpp"
 #include "cpu.hpp"
 
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and LayerNorm. The weight's gradient is summed over fixed blocks of rows first, then over the
 // blocks in order, so that it has the same bits for any number of threads.
-#include "coeus/kernels/rows/norm.hpp"
+#include "../rows/norm.hpp"
 
 #include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in double over fixed blocks, whose results are added in order; and what follows from the gradient's
 // norm.
-#include "coeus/kernels/math.hpp"
+#include "../math.hpp"
 #include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 

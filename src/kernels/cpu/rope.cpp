@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/rows/rope.hpp"
+#include "../rows/rope.hpp"
 
 #include "cpu.hpp"
 

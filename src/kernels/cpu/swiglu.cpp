@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/rows/swiglu.hpp"
+#include "../rows/swiglu.hpp"
 
 #include "cpu.hpp"
 

@@ -3,8 +3,8 @@
 // Tiles are padded to whole vectors and to `tile_rows` rows, so there are no remainders.
 #pragma once
 
+#include "../math.hpp"
 #include "bf16_pairs.hpp"
-#include "coeus/kernels/math.hpp"
 #include "coeus/kernels/workspace.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/rows/adam.hpp"
-#include "coeus/kernels/rows/matrix.hpp"
+#include "../rows/adam.hpp"
+#include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

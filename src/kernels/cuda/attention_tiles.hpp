@@ -3,7 +3,7 @@
 // float with one column of padding, and a block of threads of which 8 neighbours share a row of scores.
 #pragma once
 
-#include "coeus/kernels/rows/matrix.hpp"
+#include "../rows/matrix.hpp"
 #include "launch.hpp"
 #include "team.hpp"
 

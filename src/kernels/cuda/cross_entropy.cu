@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Head's loss: a block for each row of logits.
-#include "coeus/kernels/rows/cross_entropy.hpp"
-#include "coeus/kernels/rows/matrix.hpp"
+#include "../rows/cross_entropy.hpp"
+#include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

@@ -2,8 +2,8 @@
 // The CUDA kernels, one function for each entry of the table. Tensors are in the device's memory.
 #pragma once
 
+#include "../math.hpp"
 #include "../observed.hpp"
-#include "coeus/kernels/math.hpp"
 
 namespace coeus::cuda {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions, sums of tensors and zeros, element by element; RoPE, SwiGLU.
-#include "coeus/kernels/rows/matrix.hpp"
-#include "coeus/kernels/rows/rope.hpp"
-#include "coeus/kernels/rows/swiglu.hpp"
+#include "../rows/matrix.hpp"
+#include "../rows/rope.hpp"
+#include "../rows/swiglu.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

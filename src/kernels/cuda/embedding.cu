@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding: rows of a table by token. In the backward the first place of a token in the batch gathers all of
 // its places, in their order: neither conflicts nor atomics.
-#include "coeus/kernels/rows/matrix.hpp"
+#include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

@@ -2,8 +2,8 @@
 // RMSNorm and LayerNorm: a block for each row forward; backward a block for some rows, which sums their part
 // of the weight's gradient in shared memory. The parts are added in order by a second kernel, so that there
 // are no atomics.
-#include "coeus/kernels/rows/matrix.hpp"
-#include "coeus/kernels/rows/norm.hpp"
+#include "../rows/matrix.hpp"
+#include "../rows/norm.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

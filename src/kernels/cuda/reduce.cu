@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in double: blocks of elements first, then one block adds their results in fixed places; and what
 // follows from the gradient's norm.
-#include "coeus/kernels/rows/matrix.hpp"
+#include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
 #include "team.hpp"

@@ -5,7 +5,7 @@
 // whether operands begin at such multiples, alone.
 #pragma once
 
-#include "coeus/kernels/rows/team.hpp"
+#include "../rows/team.hpp"
 
 #include <cuda_runtime.h>
 

@@ -179,7 +179,7 @@ TEST_CASE("NCCL: the observer sees each call once") {
 TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a group's is its first call's") {
     Exec beside(the_gpu());
     Twin a(Dtype::f32, 5, rank), b(Dtype::f32, 9, rank), all(Dtype::f32, 4 * size, rank);
-    Tracer tracer(rank, 16, Stamps(exec));
+    Tracer tracer(rank, 16, Timestamps(exec));
     world.observe(&tracer);
     world.all_reduce(beside, a.gpu);
     const auto communication = [&] { return tracer.communication().at("world"); };

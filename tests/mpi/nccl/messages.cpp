@@ -76,7 +76,7 @@ TEST_CASE_METHOD(MessageFixture, "NCCL: messages round a ring, both directions o
 
 TEST_CASE_METHOD(MessageFixture, "NCCL: a trace shows the waits for messages in the computation that waits") {
     OnGpu here(rank, 1), coming;
-    Tracer tracer(rank, 16, Stamps(exec));
+    Tracer tracer(rank, 16, Timestamps(exec));
     world.observe(&tracer);
     {
         PointToPoint messages(world, 2, Sends::standard, exec);

@@ -226,7 +226,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
     if (const auto mesh = mesh_on(world, layouts()[pair.from].mesh)) {
         Run run(case_of(layouts()[pair.from], pair.tied, float64), *mesh, data);
         trace.take_steps(run, 1, 5);
-        const Checkpoint files(folder, 1, mesh->world());
+        const CheckpointFolder files(folder, 1, mesh->world());
         if (pair.beside) {
             AsyncCheckpoint beside(files, mesh->world(), run.state());
             beside.begin(Run::record_of(5));
@@ -240,7 +240,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
     world.barrier();
     if (const auto mesh = mesh_on(world, layouts()[pair.to].mesh)) {
         Run run(case_of(layouts()[pair.to], pair.tied, float64), *mesh, data, 5 * global_batch);
-        const TrainRecord record = run.load(Checkpoint(folder, 1, mesh->world()).path_of(5));
+        const TrainRecord record = run.load(CheckpointFolder(folder, 1, mesh->world()).path_of(5));
         CHECK(record == Run::record_of(5));
         trace.take_steps(run, record.step + 1, 10);
         trace.keep_state(run);
@@ -313,7 +313,7 @@ TEST_CASE("restart: on the same mesh a run goes on with the same bits") {
             ++number;
             if (const auto mesh = mesh_on(world, layout.mesh)) {
                 const MeshCase c = case_of(layout, number % 4 < 2, {dtype, dtype});
-                const Checkpoint files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
+                const CheckpointFolder files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
                 Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
                 Trace goes_on, resumed;
                 goes_on.take_steps(run, 1, 2);
@@ -349,12 +349,12 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
             Run run(case_of(a, false, {wide, wide}), *mesh, data);
             saved.take_steps(run, 1, 2);
             saved.keep_state(run);
-            Checkpoint(files, 0, mesh->world()).save(Run::record_of(2), run.state());
+            CheckpointFolder(files, 0, mesh->world()).save(Run::record_of(2), run.state());
         }
         world.barrier();
         if (const auto mesh = mesh_on(world, b.mesh)) {
             Run run(case_of(b, false, {narrow, narrow}), *mesh, data);
-            const Checkpoint checkpoint(files, 0, mesh->world());
+            const CheckpointFolder checkpoint(files, 0, mesh->world());
             run.load(checkpoint.path_of(2));
             loaded.keep_state(run);
             checkpoint.save(Run::record_of(3), run.state());
@@ -362,7 +362,7 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
         world.barrier();
         if (const auto mesh = mesh_on(world, a.mesh)) {
             Run run(case_of(a, false, {wide, wide}), *mesh, data);
-            run.load(Checkpoint(files, 0, mesh->world()).path_of(3));
+            run.load(CheckpointFolder(files, 0, mesh->world()).path_of(3));
             back.keep_state(run);
         }
         world.barrier();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is seen on the emulated GPU alone: forks and joins that are missing, memory that is short, no GPU.
 #include "coeus/base/error.hpp"
-#include "coeus/device/repeated.hpp"
+#include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "emulation/block.hpp"
@@ -76,7 +76,7 @@ TEST_CASE("a GPU: repeated work is recorded, with the streams that it forks, and
         Numbers one(*gpu, 1), sum(*gpu, 0), twice(*gpu, 0);
         Exec computation(*gpu);
         Stream beside(Stream::Mode::eager, computation);
-        Repeated work;
+        StepGraph work;
         const size_t before = emulation::graph_launches();
         int called = 0;
         for (int time = 1; time <= 5; ++time) {
@@ -110,9 +110,9 @@ TEST_CASE("a GPU: what a recording forbids is an error") {
         Exec computation(*gpu);
         Stream beside(Stream::Mode::eager, computation);
         const int64_t before = beside.exec().queue->mark();
-        Repeated repeated;
+        StepGraph graph;
         const auto give = [&] {
-            repeated.give(computation, [&] {
+            graph.give(computation, [&] {
                 k.add(computation, one.memory, one.memory);
                 if (before >= 0) work(computation, beside, before);
             });

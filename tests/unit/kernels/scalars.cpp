@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The formulas of math.hpp, sums, and what follows from the gradient's norm.
+#include "../../../src/kernels/math.hpp"
 #include "coeus/base/random.hpp"
-#include "coeus/kernels/math.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"

@@ -7,7 +7,7 @@
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
-#include "coeus/layers/replay.hpp"
+#include "coeus/layers/recompute_block.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 
@@ -287,7 +287,7 @@ TEST_CASE("dense block: gradients with every norm and whatever is computed again
                 std::unique_ptr<Block> made = std::make_unique<DenseBlock>(
                     std::move(attention_norm), Attention(wqkv, wo, config, *rope, attention_input),
                     std::move(ffn_norm), FeedForward(w13, w2, ffn_input, output));
-                if (recompute == Recompute::block) made = std::make_unique<Replay>(std::move(made));
+                if (recompute == Recompute::block) made = std::make_unique<RecomputeBlock>(std::move(made));
                 const std::shared_ptr<Block> block = std::move(made);
                 return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },
                                     [=](Ctx& c, Tensor dy) {

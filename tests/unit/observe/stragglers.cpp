@@ -140,7 +140,7 @@ TEST_CASE("stragglers: the lines") {
 
 TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
     step_clock = 0;
-    StepPhases phases(Stamps([] { return step_clock; }));
+    StepPhases phases(Timestamps([] { return step_clock; }));
     const auto exchange = [&](const char* name, double seconds) {
         phases.begin_exchange(name, 0);
         step_clock += seconds;

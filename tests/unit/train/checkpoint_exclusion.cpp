@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/train/checkpoint_exclusion.hpp"
+#include "../../../src/train/checkpoint_exclusion.hpp"
 
 #include "support/catch.hpp"
 
@@ -12,24 +12,24 @@ const TrainRecord record{.step = 10, .tokens_seen = 640, .seed = 3, .sample = 40
 }  // namespace
 
 TEST_CASE("exclusion: parts begin anew, each by itself") {
-    const TrainRecord same = begun_anew(record, {});
+    const TrainRecord same = reset_parts(record, {});
     CHECK(same.step == 10);
     CHECK(same.tokens_seen == 640);
     CHECK(same.sample == 40);
     CHECK(same.schedule_step == 10);
     CHECK(same.optimizer_step == 10);
 
-    const TrainRecord schedule = begun_anew(record, {"lr_scheduler"});
+    const TrainRecord schedule = reset_parts(record, {"lr_scheduler"});
     CHECK(schedule.step == 10);
     CHECK(schedule.schedule_step == 0);
     CHECK(schedule.optimizer_step == 10);
-    CHECK(begun_anew(record, {"optimizer", "lr_scheduler"}).optimizer_step == 0);
+    CHECK(reset_parts(record, {"optimizer", "lr_scheduler"}).optimizer_step == 0);
 
-    const TrainRecord data = begun_anew(record, {"dataloader"});
+    const TrainRecord data = reset_parts(record, {"dataloader"});
     CHECK(data.sample == 0);
     CHECK(data.step == 10);
 
-    const TrainRecord counts = begun_anew(record, {"train_state"});
+    const TrainRecord counts = reset_parts(record, {"train_state"});
     CHECK(counts.step == 0);
     CHECK(counts.tokens_seen == 0);
     CHECK(counts.sample == 40);
@@ -39,11 +39,11 @@ TEST_CASE("exclusion: parts begin anew, each by itself") {
 }
 
 TEST_CASE("exclusion: what began anew before goes on") {
-    TrainRecord later = begun_anew(record, {"lr_scheduler"});
+    TrainRecord later = reset_parts(record, {"lr_scheduler"});
     later.step += 2;
     *later.schedule_step += 2;
     *later.optimizer_step += 2;
-    const TrainRecord on = begun_anew(later, {"train_state"});
+    const TrainRecord on = reset_parts(later, {"train_state"});
     CHECK(on.step == 0);
     CHECK(on.schedule_step == 2);
     CHECK(on.optimizer_step == 12);

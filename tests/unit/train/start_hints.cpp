@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From facts of a start to what is said about them.
-#include "coeus/train/start_hints.hpp"
+#include "../../../src/train/start_hints.hpp"
 
 #include "support/catch.hpp"
 #include "support/support.hpp"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/base/random.hpp"
-#include "coeus/kernels/rows/team.hpp"
+#include "team.hpp"
 
 namespace coeus {
 

@@ -2,8 +2,8 @@
 // Rows: a matrix as a row-wise kernel gets it.
 #pragma once
 
+#include "../math.hpp"
 #include "coeus/device/tensor.hpp"
-#include "coeus/kernels/math.hpp"
 
 namespace coeus {
 

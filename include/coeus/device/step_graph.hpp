@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repeated: work that is given in each step of a run with other numbers in the same memory, as a graph of the
-// device, which costs the host one call.
+// StepGraph: work that is given in each step of a run with other numbers in the same memory, as a graph of
+// the device, which costs the host one call.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -8,7 +8,7 @@
 
 namespace coeus {
 
-class Repeated {
+class StepGraph {
 public:
     /// Gives the work to the Exec's queue, and what it forks; all it forks it joins. The first time it is
     /// called, so that what is made at first use is there; the second time it is called and recorded; from

@@ -7,7 +7,7 @@
 //              dx = r (g - mean g - n mean(g n)),         g = dy w,   dw += dy n
 #pragma once
 
-#include "coeus/kernels/rows/team.hpp"
+#include "team.hpp"
 
 namespace coeus {
 

@@ -2,7 +2,7 @@
 // What layers get by gathered units, and the optimizer of their gradients: on so many replicas of so many
 // ranks that divide the rows, every number exact. One rank: tests/unit/state/gathered.cpp; in a training
 // step: tests/mpi/train/gathered.cpp.
-#include "coeus/state/gathered.hpp"
+#include "coeus/state/fsdp.hpp"
 
 #include "support/catch.hpp"
 #include "support/model.hpp"

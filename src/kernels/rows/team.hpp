@@ -5,7 +5,7 @@
 // elements at a time.
 #pragma once
 
-#include "coeus/kernels/math.hpp"
+#include "../math.hpp"
 
 namespace coeus {
 

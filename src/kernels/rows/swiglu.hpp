@@ -3,7 +3,7 @@
 // silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g); du = dy silu(g).
 #pragma once
 
-#include "coeus/kernels/rows/team.hpp"
+#include "team.hpp"
 
 namespace coeus {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/device/stamps.hpp"
+#include "coeus/device/timestamps.hpp"
 
 namespace coeus {
 
-Stamps::Stamps(const Exec& computation) : device_(computation.device), computation_(computation.queue.get()) {
+Timestamps::Timestamps(const Exec& computation)
+    : device_(computation.device), computation_(computation.queue.get()) {
     restart();
 }
 
-void Stamps::restart() {
+void Timestamps::restart() {
     if (!computation_) return;
     taken_ = 0;
     computation_->finish();
@@ -16,18 +17,18 @@ void Stamps::restart() {
     restarted_ = now_();
 }
 
-Stamp Stamps::take(const Queue* queue) {
+Timestamp Timestamps::take(const Queue* queue) {
     if (!queue) return {.seconds = now_()};
     if (taken_ == events_.size()) events_.push_back(device_->make_timed_event());
     events_[taken_]->record(*queue);
     return {.place = int64_t(taken_++)};
 }
 
-double Stamps::seconds(const Stamp& stamp) const {
+double Timestamps::seconds(const Timestamp& stamp) const {
     return stamp.place < 0 ? stamp.seconds : restarted_ + event_of(stamp).seconds_since(*events_[0]);
 }
 
-double Stamps::between(const Stamp& first, const Stamp& last) const {
+double Timestamps::between(const Timestamp& first, const Timestamp& last) const {
     return first.place < 0 ? last.seconds - first.seconds : event_of(last).seconds_since(event_of(first));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Watch sees of NCCL: operations that do not end, a start that others never come to, and errors.
+// What a QueueWatch sees of NCCL: operations that do not end, a start that others never come to, and errors.
 #include "coeus/base/error.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl_world.hpp"
@@ -22,13 +22,13 @@ struct Watched {
     std::atomic<double> now = 0;
     std::string told;
     int failures = 0;
-    Watch watch{{.who = "rank 5 on host a, GPU b",
-                 .fail =
-                     [this](const std::string& message) {
-                         told = message;
-                         ++failures;
-                     },
-                 .clock = [this] { return now.load(); }}};
+    QueueWatch watch{{.who = "rank 5 on host a, GPU b",
+                      .fail =
+                          [this](const std::string& message) {
+                              told = message;
+                              ++failures;
+                          },
+                      .clock = [this] { return now.load(); }}};
     Communicator world = Communicator::world("world");
     Exec exec{the_gpu()};
 
@@ -139,7 +139,7 @@ TEST_CASE_METHOD(Watched, "watch: a communicator that failed") {
 }
 
 TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
-    Watch::Line line(watch, "world", nullptr, nullptr);
+    QueueWatch::Line line(watch, "world", nullptr, nullptr);
     line.begin("step", 0, nullptr, 50);
     CHECK(FlightRecorder::own().operations().back().allowance == 50);
     look_at(10);
@@ -154,12 +154,12 @@ TEST_CASE_METHOD(Watched, "watch: what has work of its own may take that too") {
 TEST_CASE("watch: its thread looks by itself") {
     std::atomic<bool> told = false;
     std::string message;
-    Watch watch({.who = "who", .fail = [&](const std::string& text) {
-                     if (!told) message = text;
-                     told = true;
-                 }});
+    QueueWatch watch({.who = "who", .fail = [&](const std::string& text) {
+                          if (!told) message = text;
+                          told = true;
+                      }});
     watch.allow(0.001, "an option");
-    Watch::Line line(watch, "ranks", nullptr, nullptr);
+    QueueWatch::Line line(watch, "ranks", nullptr, nullptr);
     line.begin("broadcast", 4, nullptr);
     watch.start();
     while (!told) std::this_thread::yield();

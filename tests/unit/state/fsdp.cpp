@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where gathered units lie, who may have them, and what is gathered and reduced when: of one rank of several
 // that are only planned, whose collectives do nothing. tests/mpi/layers/gathered.cpp: what ranks get by them.
-#include "coeus/state/gathered.hpp"
+#include "coeus/state/fsdp.hpp"
 
 #include "support/catch.hpp"
 #include "support/model.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watch: a thread that sees operations between ranks that do not end, and others' failures, while the program
-// itself may be waiting for good. Operations are written down by communicator, in a ring of the last ones.
+// QueueWatch: a thread that sees operations between ranks that do not end, and others' failures, while the
+// program itself may be waiting for good. Operations are written down by communicator, in a ring of the last
+// ones.
 #pragma once
 
 #include "coeus/base/clock.hpp"
@@ -17,7 +18,7 @@
 
 namespace coeus {
 
-class Watch {
+class QueueWatch {
 public:
     class Line;
 
@@ -29,10 +30,10 @@ public:
         std::function<void(const std::string& message)> fail;
         std::function<double()> clock = steady_seconds;
     };
-    explicit Watch(Settings settings) : settings_(std::move(settings)) {}
-    ~Watch();
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
+    explicit QueueWatch(Settings settings) : settings_(std::move(settings)) {}
+    ~QueueWatch();
+    QueueWatch(const QueueWatch&) = delete;
+    QueueWatch& operator=(const QueueWatch&) = delete;
 
     /// From now on an operation may take so long. `option`: what the message calls that.
     void allow(double seconds, const std::string& option);
@@ -58,14 +59,15 @@ private:
 
 /// The operations of one communicator, which end in the order in which they were given. One thread writes
 /// them down.
-class Watch::Line {
+class QueueWatch::Line {
 public:
     /// `failure`: what is wrong with the communicator as such, asked at each look; "": nothing. Operations on
     /// a device's queues are seen by its events, which are made here; `device` null: they end when the host
     /// says so. `recorded`: of the flight recorder, where operations are entered too, as this `kind`. The
     /// watch outlives it.
-    Line(Watch& watch, std::string communicator, std::function<std::string()> failure, const Device* device,
-         FlightRecorder::Line recorded = {}, OperationKind kind = OperationKind::queued);
+    Line(QueueWatch& watch, std::string communicator, std::function<std::string()> failure,
+         const Device* device, FlightRecorder::Line recorded = {},
+         OperationKind kind = OperationKind::queued);
     ~Line();
     Line(const Line&) = delete;
     Line& operator=(const Line&) = delete;
@@ -78,7 +80,7 @@ public:
     void end(const Queue* queue);
 
 private:
-    friend class Watch;
+    friend class QueueWatch;
     struct Operation {
         const char* name = nullptr;
         int64_t bytes = 0, number = 0;
@@ -95,7 +97,7 @@ private:
     void begin_anew();
     Operation& at(int64_t number) { return ring_[size_t(number) % remembered_]; }
 
-    Watch& watch_;
+    QueueWatch& watch_;
     std::string communicator_;
     std::function<std::string()> failure_;
     FlightRecorder::Line recorded_;

@@ -5,8 +5,8 @@
 // In two steps, so that ranks that have V columns each of a larger vocabulary can add up in between.
 #pragma once
 
-#include "coeus/kernels/rows/matrix.hpp"
-#include "coeus/kernels/rows/team.hpp"
+#include "matrix.hpp"
+#include "team.hpp"
 
 #include <limits>
 

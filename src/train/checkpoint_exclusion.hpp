@@ -2,8 +2,8 @@
 // checkpoint.exclude_from_loading: parts of a checkpoint that a run does not take over but begins anew.
 #pragma once
 
-#include "coeus/io/checkpoint.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/io/checkpoint.hpp"
 
 #include <string>
 
@@ -15,7 +15,7 @@ namespace coeus {
 Words still_to_exclude(const Words& parts, const std::string& checkpoint_deck);
 
 /// Where a run is that begins these parts anew and goes on with the others.
-TrainRecord begun_anew(TrainRecord train, const Words& parts);
+TrainRecord reset_parts(TrainRecord train, const Words& parts);
 
 /// What the log says of it; "" where nothing is excluded.
 std::string describe_exclusion(const Words& parts, const Words& excluded);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/layers/replay.hpp"
+#include "coeus/layers/recompute_block.hpp"
 
 #include "coeus/layers/block_inputs.hpp"
 
 namespace coeus {
 
-Flow Replay::forward(Ctx& c, Flow in) const {
+Flow RecomputeBlock::forward(Ctx& c, Flow in) const {
     BlockInputs::Kept kept = c.inputs.keep(c, this, in);
     const FrameScope scope(c.frame);
     const Flow result = block_->forward(c, in);
@@ -15,7 +15,7 @@ Flow Replay::forward(Ctx& c, Flow in) const {
     return kept.room;
 }
 
-Flow Replay::backward(Ctx& c, Flow dout) const {
+Flow RecomputeBlock::backward(Ctx& c, Flow dout) const {
     const Flow in = c.inputs.recall(c, this, dout.count);
     const FrameScope kept(c.frame);
     block_->rebuild(c, in);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replay: a block of which the input alone is kept (block_inputs.hpp); the backward runs the forward again
-// (Chen et al. 2016).
+// RecomputeBlock: a block of which the input alone is kept (block_inputs.hpp); the backward runs the forward
+// again (Chen et al. 2016).
 #pragma once
 
 #include "coeus/layers/block.hpp"
 
 namespace coeus {
 
-class Replay : public Block {
+class RecomputeBlock : public Block {
 public:
-    explicit Replay(std::unique_ptr<Block> block) : block_(std::move(block)) {}
+    explicit RecomputeBlock(std::unique_ptr<Block> block) : block_(std::move(block)) {}
 
     Flow forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c, Flow dout) const override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/comm/watch.hpp"
+#include "coeus/comm/queue_watch.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
@@ -10,7 +10,7 @@
 
 namespace coeus {
 
-Watch::~Watch() {
+QueueWatch::~QueueWatch() {
     {
         const std::lock_guard lock(mutex_);
         ending_ = true;
@@ -19,17 +19,17 @@ Watch::~Watch() {
     if (thread_.joinable()) thread_.join();
 }
 
-void Watch::allow(double seconds, const std::string& option) {
+void QueueWatch::allow(double seconds, const std::string& option) {
     const std::lock_guard lock(mutex_);
     allowed_ = seconds;
     option_ = option;
 }
 
-void Watch::start() {
+void QueueWatch::start() {
     thread_ = std::thread([this] { loop(); });
 }
 
-void Watch::loop() {
+void QueueWatch::loop() {
     while (true) {
         {
             std::unique_lock lock(mutex_);
@@ -44,7 +44,7 @@ void Watch::loop() {
     }
 }
 
-void Watch::look() {
+void QueueWatch::look() {
     std::string message;
     {
         const std::lock_guard lock(mutex_);
@@ -74,18 +74,18 @@ void Watch::look() {
     if (!message.empty()) settings_.fail(message);
 }
 
-void Watch::join(Line& line) {
+void QueueWatch::join(Line& line) {
     const std::lock_guard lock(mutex_);
     lines_.push_back(&line);
 }
 
-void Watch::leave(Line& line) {
+void QueueWatch::leave(Line& line) {
     const std::lock_guard lock(mutex_);
     std::erase(lines_, &line);
 }
 
-Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::string()> failure,
-                  const Device* device, FlightRecorder::Line recorded, OperationKind kind)
+QueueWatch::Line::Line(QueueWatch& watch, std::string communicator, std::function<std::string()> failure,
+                       const Device* device, FlightRecorder::Line recorded, OperationKind kind)
     : watch_(watch),
       communicator_(std::move(communicator)),
       failure_(std::move(failure)),
@@ -99,14 +99,14 @@ Watch::Line::Line(Watch& watch, std::string communicator, std::function<std::str
     watch_.join(*this);
 }
 
-Watch::Line::~Line() {
+QueueWatch::Line::~Line() {
     watch_.leave(*this);
     for (Operation& operation : ring_) FlightRecorder::own().end(operation.entry);
 }
 
 // The clock of an operation runs from when the device was first seen to have come to it: the host is far
 // ahead of the device, and its other work may take any time.
-Watch::Line::Operation* Watch::Line::first_under_way() {
+QueueWatch::Line::Operation* QueueWatch::Line::first_under_way() {
     for (; first_ < given_; ++first_) {
         Operation& operation = at(first_);
         if (operation.begun && !operation.begun->passed()) return &operation;
@@ -120,13 +120,13 @@ Watch::Line::Operation* Watch::Line::first_under_way() {
     return nullptr;
 }
 
-void Watch::Line::begin_anew() {
+void QueueWatch::Line::begin_anew() {
     for (int64_t number = first_; number < given_; ++number)
         if (at(number).since >= 0) at(number).since = watch_.settings_.clock();
 }
 
 // Where the ring is full of operations under way, the last place stands for all that come later.
-void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
+void QueueWatch::Line::begin(const char* operation, int64_t bytes, const Queue* queue, double seconds) {
     if (queue && queue->is_recording()) return;
     const std::lock_guard lock(watch_.mutex_);
     if (given_ - first_ == int64_t(remembered_)) first_under_way();
@@ -145,7 +145,7 @@ void Watch::Line::begin(const char* operation, int64_t bytes, const Queue* queue
     if (queue && place.begun) place.begun->record(*queue);
 }
 
-void Watch::Line::end(const Queue* queue) {
+void QueueWatch::Line::end(const Queue* queue) {
     if (queue && queue->is_recording()) return;
     const std::lock_guard lock(watch_.mutex_);
     Operation& place = at(given_ - 1);

@@ -3,7 +3,7 @@
 // and sine are table[2j] and table[2j + 1]. The backward turns back.
 #pragma once
 
-#include "coeus/kernels/rows/team.hpp"
+#include "team.hpp"
 
 namespace coeus {
 

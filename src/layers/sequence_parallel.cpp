@@ -5,13 +5,30 @@
 //   gather    rank r    step:    own     1       2       3
 //             computes rows of     r    r - 1   r - 2   r - 3     while those of the next step arrive
 //   scatter   computes rows of         r + 1   r + 2   r + 3   own   while those of the step before leave
-#include "coeus/layers/token_exchange.hpp"
-
-#include "coeus/layers/tokens.hpp"
+#include "coeus/layers/sequence_parallel.hpp"
 
 #include <vector>
 
 namespace coeus {
+
+Tensor gather_tokens(Ctx& c, Tensor x) {
+    if (c.tp.size() == 1) return x;
+    const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
+    const ObservedExchange noted(c.exec, "gather_tokens", all);
+    c.tp.all_gather(c.exec, all, x);
+    return all;
+}
+
+Tensor parts_of(Ctx& c, Tensor y) {
+    if (c.tp.size() == 1) return y;
+    return c.temp.alloc(y.dtype, {y.rows() * c.tp.size(), y.cols()});
+}
+
+void scatter_tokens(Ctx& c, Tensor y, Tensor parts) {
+    if (c.tp.size() == 1) return;
+    const ObservedExchange noted(c.exec, "scatter_tokens", parts);
+    c.tp.reduce_scatter(c.exec, y, parts);
+}
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/state/gathered.hpp"
+#include "coeus/state/fsdp.hpp"
 
 #include "coeus/device/named_range.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/comm/gather.hpp"
+#include "coeus/comm/rank_numbers.hpp"
 
 #include "coeus/base/error.hpp"
 #include "communicator_handle.hpp"
@@ -12,18 +12,18 @@
 
 namespace coeus {
 
-struct Gather::Request {
+struct RankNumbers::Request {
     MPI_Request request = MPI_REQUEST_NULL;
 };
 
-Gather::Gather(const Communicator& ranks, size_t count)
+RankNumbers::RankNumbers(const Communicator& ranks, size_t count)
     : ranks_(ranks.split(0, "gather")),
       own_(count),
       all_(ranks_.rank() == 0 ? count * size_t(ranks_.size()) : 0),
       request_(std::make_unique<Request>()) {}
 
 // After an error others may never come to it: then MPI keeps the memory until the process ends.
-Gather::~Gather() {
+RankNumbers::~RankNumbers() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (!under_way_ || finalised) return;
@@ -35,7 +35,7 @@ Gather::~Gather() {
                 .release());
 }
 
-void Gather::begin(std::span<const double> values) {
+void RankNumbers::begin(std::span<const double> values) {
     require(!under_way_ && values.size() == own_.size(), "one gather at a time, of as many numbers as said");
     std::ranges::copy(values, own_.begin());
     under_way_ = true;
@@ -48,7 +48,7 @@ void Gather::begin(std::span<const double> values) {
                                 ranks_.handle().comm, &request_->request));
 }
 
-std::span<const double> Gather::finish() {
+std::span<const double> RankNumbers::finish() {
     require(under_way_, "a gather begins before it ends");
     wait_for(request_->request);
     under_way_ = false;

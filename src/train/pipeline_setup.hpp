@@ -2,9 +2,9 @@
 // From the deck to the pipeline: its stages and its timetable.
 #pragma once
 
-#include "coeus/models/decoder_config.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/models/decoder_config.hpp"
 
 namespace coeus {
 

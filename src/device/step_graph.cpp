@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/device/repeated.hpp"
+#include "coeus/device/step_graph.hpp"
 
 namespace coeus {
 
@@ -21,7 +21,7 @@ std::unique_ptr<Graph> recorded(Queue& queue, FunctionRef<void()> work) {
 
 }  // namespace
 
-void Repeated::give(Exec& exec, FunctionRef<void()> work) {
+void StepGraph::give(Exec& exec, FunctionRef<void()> work) {
     if (!called_) {
         work();
         called_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/device/rows.hpp"
+#include "coeus/device/host_rows.hpp"
 
 #include "coeus/base/error.hpp"
 

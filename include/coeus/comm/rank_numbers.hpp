@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gather: a few numbers of every rank on rank 0, on their way while the ranks do other things.
+// RankNumbers: a few numbers of every rank on rank 0, on their way while the ranks do other things.
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
@@ -9,14 +9,14 @@
 
 namespace coeus {
 
-class Gather {
+class RankNumbers {
 public:
     /// Of so many numbers a rank. Takes all its memory, and a communicator of its own. Collective.
-    Gather(const Communicator& ranks, size_t count);
+    RankNumbers(const Communicator& ranks, size_t count);
     /// Waits for what is under way.
-    ~Gather();
-    Gather(const Gather&) = delete;
-    Gather& operator=(const Gather&) = delete;
+    ~RankNumbers();
+    RankNumbers(const RankNumbers&) = delete;
+    RankNumbers& operator=(const RankNumbers&) = delete;
 
     /// Returns at once. Collective; nothing else may be under way.
     void begin(std::span<const double> values);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// TokenExchange: how P tensor-parallel ranks exchange tokens around the products of a linear layer
-// (linear.hpp): all at once, or in parts, so that the product of one part is computed while the next one is
-// on its way. The context brings it. T tokens of all ranks, T/P of each.
+// Sequence parallelism (Korthikanti et al. 2022): between the layers each of P tensor-parallel ranks has the
+// T/P rows of the residual stream that follow its number; a layer's matrices are divided, and see all T. The
+// two collectives, gather and scatter, are each other's transpose. TokenExchange: how the ranks exchange
+// tokens around the products of a linear layer (linear.hpp): all at once, or in parts, so that the product of
+// one part is computed while the next one is on its way. The context brings it.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"
@@ -11,6 +13,14 @@
 #include <memory>
 
 namespace coeus {
+
+/// [T/P, D] -> [T, D] in temp; x itself where there is one rank.
+Tensor gather_tokens(Ctx& c, Tensor x);
+/// Sums `parts` [T, D] of all ranks; this rank's rows go to y [T/P, D]. With one rank they are the same
+/// memory.
+void scatter_tokens(Ctx& c, Tensor y, Tensor parts);
+/// Where to put the parts of y: [T, D] in temp; y itself where there is one rank.
+Tensor parts_of(Ctx& c, Tensor y);
 
 class TokenExchange {
 public:

@@ -3,8 +3,8 @@
 // that nothing else refuses.
 #pragma once
 
-#include "coeus/device/cpu.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/device/cpu.hpp"
 
 #include <filesystem>
 #include <string>
