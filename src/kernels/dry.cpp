@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of planning runs: nothing is computed, the workspace that the CPU's kernels would take is noted.
 // Tensors may have no memory behind them.
-#include "dry.hpp"
-
 #include "coeus/kernels/workspace.hpp"
+#include "observed.hpp"
 
 namespace coeus {
 
 namespace {
 
-struct DryCpu : Dry {
+struct DryCpu {
     static void gemm(Exec& exec, Tensor d, Operand a, Operand b, Tensor) {
         exec.workspace.touch(workspace::gemm(d, a, b, exec.threads));
     }

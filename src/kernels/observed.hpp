@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills a table from a backend's functions so that Exec's observer, where there is one, sees every call, with
-// the floating point operations and the bytes that its operands say. The only place that knows observers.
+// the floating point operations and the bytes that its operands say. The only place that knows observers. A
+// backend is a type whose static members are its functions; for an entry without one, nothing is computed.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -18,7 +19,6 @@ using Function = std::remove_pointer_t<Entry>;
 /// What a call costs: arithmetic (an estimate of a few operations an element where it is not a matrix
 /// product), and the bytes of its operands, each read or written once.
 struct Cost {
-    const char* kernel;
     double flops, bytes;
 };
 
@@ -38,44 +38,41 @@ inline double causal_pairs(const AttentionShape& s) {
 
 inline Cost gemm(Tensor d, Operand a, Operand b, Tensor c) {
     const double depth = double(a.is_transposed ? a.tensor.rows() : a.tensor.cols());
-    return {"gemm", 2 * double(d.count()) * depth, bytes(d, a.tensor, b.tensor) + (c ? bytes(c) : 0)};
+    return {2 * double(d.count()) * depth, bytes(d, a.tensor, b.tensor) + (c ? bytes(c) : 0)};
 }
 inline Cost embedding(Tensor y, Tensor tokens, Tensor, VocabularyPart) {
-    return {"embedding", 0, 2 * bytes(y) + bytes(tokens)};
+    return {0, 2 * bytes(y) + bytes(tokens)};
 }
 inline Cost embedding_backward(Tensor dtable, Tensor dy, Tensor tokens, VocabularyPart) {
-    return {"embedding_backward", double(dy.count()),
-            bytes(dy, tokens) + 2 * double(dy.count() * size_of(dtable.dtype))};
+    return {double(dy.count()), bytes(dy, tokens) + 2 * double(dy.count() * size_of(dtable.dtype))};
 }
 inline Cost rms_norm(Tensor y, Tensor rstd, Tensor x, Tensor weight, double) {
-    return {"rms_norm", 4 * double(x.count()), bytes(y, rstd, x, weight)};
+    return {4 * double(x.count()), bytes(y, rstd, x, weight)};
 }
 inline Cost rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor rstd,
                               Tensor weight) {
-    return {"rms_norm_backward", 10 * double(x.count()),
-            bytes(dx, dweight, dy, x, rstd, weight) + (plus ? bytes(plus) : 0)};
+    return {10 * double(x.count()), bytes(dx, dweight, dy, x, rstd, weight) + (plus ? bytes(plus) : 0)};
 }
 inline Cost layer_norm(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor weight, double) {
-    return {"layer_norm", 7 * double(x.count()), bytes(y, mean, rstd, x) + (weight ? bytes(weight) : 0)};
+    return {7 * double(x.count()), bytes(y, mean, rstd, x) + (weight ? bytes(weight) : 0)};
 }
 inline Cost layer_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor plus, Tensor x, Tensor mean,
                                 Tensor rstd, Tensor weight) {
-    return {"layer_norm_backward", 14 * double(x.count()),
-            bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) + (plus ? bytes(plus) : 0) +
-                (weight ? bytes(weight) : 0)};
+    return {14 * double(x.count()), bytes(dx, dy, x, mean, rstd) + (dweight ? bytes(dweight) : 0) +
+                                        (plus ? bytes(plus) : 0) + (weight ? bytes(weight) : 0)};
 }
 inline Cost rope(Tensor x, Tensor table, Tensor positions, int64_t, RopeLayout, bool) {
-    return {"rope", 3 * double(x.count()), 2 * bytes(x) + bytes(table, positions)};
+    return {3 * double(x.count()), 2 * bytes(x) + bytes(table, positions)};
 }
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
-    return {"attention", 4 * causal_pairs(s) * double(s.head_dim), bytes(out, lse, q, k, v)};
+    return {4 * causal_pairs(s) * double(s.head_dim), bytes(out, lse, q, k, v)};
 }
 inline Cost merge_attention(Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
-    return {"merge_attention", 3 * double(out.count()), 2 * bytes(out, lse) + bytes(other_out, other_lse)};
+    return {3 * double(out.count()), 2 * bytes(out, lse) + bytes(other_out, other_lse)};
 }
 inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
                                Tensor k, Tensor v, Tensor, const AttentionShape& s, bool accumulate) {
-    return {"attention_backward", 10 * causal_pairs(s) * double(s.head_dim),
+    return {10 * causal_pairs(s) * double(s.head_dim),
             (accumulate ? 2 : 1) * bytes(dq, dk, dv) + bytes(dout, out, lse, q, k, v)};
 }
 inline Cost attention_cached(Tensor out, Tensor keys, Tensor, Tensor q, Tensor k, Tensor v, Tensor slots,
@@ -83,51 +80,50 @@ inline Cost attention_cached(Tensor out, Tensor keys, Tensor, Tensor q, Tensor k
     double seen = 0;  // rows of the cache that are read
     const auto* position = static_cast<const int32_t*>(positions.data);
     for (int64_t b = 0; position && b < s.batch; ++b) seen += position[b] + 1;
-    return {"attention_cached", 4 * seen * double(s.heads * s.head_dim),
+    return {4 * seen * double(s.heads * s.head_dim),
             bytes(out, q, k, v, slots, positions) + 2 * seen * double(keys.cols() * size_of(keys.dtype))};
 }
 inline Cost swiglu(Tensor y, Tensor gate_up) {
-    return {"swiglu", 6 * double(y.count()), bytes(y, gate_up)};
+    return {6 * double(y.count()), bytes(y, gate_up)};
 }
 inline Cost swiglu_backward(Tensor dgate_up, Tensor dy, Tensor gate_up) {
-    return {"swiglu_backward", 12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
+    return {12 * double(dy.count()), bytes(dgate_up, dy, gate_up)};
 }
 inline Cost log_sum_exp(Tensor lse, Tensor at_label, Tensor logits, Tensor labels, VocabularyPart) {
-    return {"log_sum_exp", 3 * double(logits.count()), bytes(lse, at_label, logits, labels)};
+    return {3 * double(logits.count()), bytes(lse, at_label, logits, labels)};
 }
 inline Cost add_log_sum_exp(Tensor lse, Tensor parts) {
-    return {"add_log_sum_exp", 3 * double(parts.count()), bytes(lse, parts)};
+    return {3 * double(parts.count()), bytes(lse, parts)};
 }
 inline Cost cross_entropy(Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor lse,
                           Tensor at_label, VocabularyPart, const StepScalars&) {
-    return {"cross_entropy", dlogits ? 3 * double(logits.count()) : 0,
+    return {dlogits ? 3 * double(logits.count()) : 0,
             bytes(losses, labels, lse, at_label) + (dlogits ? bytes(dlogits, logits) : 0)};
 }
 inline Cost cast(Tensor out, Tensor a) {
-    return {"cast", 0, bytes(out, a)};
+    return {0, bytes(out, a)};
 }
 inline Cost add(Tensor out, Tensor a) {
-    return {"add", double(out.count()), 2 * bytes(out) + bytes(a)};
+    return {double(out.count()), 2 * bytes(out) + bytes(a)};
 }
 inline Cost sum_parts(Tensor out, Tensor parts) {
-    return {"sum_parts", double(parts.count()), bytes(out, parts)};
+    return {double(parts.count()), bytes(out, parts)};
 }
 inline Cost zero(Tensor out) {
-    return {"zero", 0, bytes(out)};
+    return {0, bytes(out)};
 }
 inline Cost sum(double*, Tensor a) {
-    return {"sum", double(a.count()), bytes(a)};
+    return {double(a.count()), bytes(a)};
 }
 inline Cost sum_of_squares(double*, Tensor a) {
-    return {"sum_of_squares", 2 * double(a.count()), bytes(a)};
+    return {2 * double(a.count()), bytes(a)};
 }
 inline Cost finish_norm(StepScalars&, double) {
-    return {"finish_norm", 0, 0};
+    return {0, 0};
 }
 inline Cost adam(const AdamTensors& t, const AdamOptions&, const StepScalars&) {
-    return {
-        "adam", 14 * double(t.master.count()),
-        2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) + (t.compute ? bytes(t.compute) : 0)};
+    return {14 * double(t.master.count()), 2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) +
+                                               (t.compute ? bytes(t.compute) : 0)};
 }
 
 }  // namespace cost
@@ -157,48 +153,45 @@ template <auto kernel, auto cost_of>
 struct Observed;
 template <class... Args, void (*kernel)(Exec&, Args...), Cost (*cost_of)(Args...)>
 struct Observed<kernel, cost_of> {
+    template <const char* name>
     static void call(Exec& exec, Args... args) {
         if (!exec.observer) return kernel(exec, args...);
         const Cost c = cost_of(args...);
-        exec.observer->begin(c.kernel, c.flops, c.bytes);
+        exec.observer->begin(name, c.flops, c.bytes);
         exec.observer->operands(Operands(args...).all());
         kernel(exec, args...);
         exec.observer->end();
     }
 };
 
-/// The table of a backend: a type whose static members are its functions.
+template <class Entry>
+struct NoOp;
+template <class... Args>
+struct NoOp<void (*)(Exec&, Args...)> {
+    static void call(Exec&, Args...) {}
+};
+
+namespace kernel_name {
+
+#define COEUS_NAME(name) inline constexpr char name[] = #name;
+COEUS_EACH_KERNEL(COEUS_NAME)
+#undef COEUS_NAME
+
+}  // namespace kernel_name
+
+/// The table of a backend.
 template <class Backend>
 constexpr Kernels observed_table(const char* name, int64_t chunk_bytes) {
-    return {
-        .name = name,
-        .chunk_bytes = chunk_bytes,
-        .gemm = Observed<Backend::gemm, cost::gemm>::call,
-        .embedding = Observed<Backend::embedding, cost::embedding>::call,
-        .embedding_backward = Observed<Backend::embedding_backward, cost::embedding_backward>::call,
-        .rms_norm = Observed<Backend::rms_norm, cost::rms_norm>::call,
-        .rms_norm_backward = Observed<Backend::rms_norm_backward, cost::rms_norm_backward>::call,
-        .layer_norm = Observed<Backend::layer_norm, cost::layer_norm>::call,
-        .layer_norm_backward = Observed<Backend::layer_norm_backward, cost::layer_norm_backward>::call,
-        .rope = Observed<Backend::rope, cost::rope>::call,
-        .attention = Observed<Backend::attention, cost::attention>::call,
-        .merge_attention = Observed<Backend::merge_attention, cost::merge_attention>::call,
-        .attention_backward = Observed<Backend::attention_backward, cost::attention_backward>::call,
-        .attention_cached = Observed<Backend::attention_cached, cost::attention_cached>::call,
-        .swiglu = Observed<Backend::swiglu, cost::swiglu>::call,
-        .swiglu_backward = Observed<Backend::swiglu_backward, cost::swiglu_backward>::call,
-        .log_sum_exp = Observed<Backend::log_sum_exp, cost::log_sum_exp>::call,
-        .add_log_sum_exp = Observed<Backend::add_log_sum_exp, cost::add_log_sum_exp>::call,
-        .cross_entropy = Observed<Backend::cross_entropy, cost::cross_entropy>::call,
-        .cast = Observed<Backend::cast, cost::cast>::call,
-        .add = Observed<Backend::add, cost::add>::call,
-        .sum_parts = Observed<Backend::sum_parts, cost::sum_parts>::call,
-        .zero = Observed<Backend::zero, cost::zero>::call,
-        .sum = Observed<Backend::sum, cost::sum>::call,
-        .sum_of_squares = Observed<Backend::sum_of_squares, cost::sum_of_squares>::call,
-        .finish_norm = Observed<Backend::finish_norm, cost::finish_norm>::call,
-        .adam = Observed<Backend::adam, cost::adam>::call,
-    };
+    Kernels table = {.name = name, .chunk_bytes = chunk_bytes};
+#define COEUS_ENTRY(entry)                                                                      \
+    if constexpr (requires { &Backend::entry; })                                                \
+        table.entry = Observed<Backend::entry, cost::entry>::template call<kernel_name::entry>; \
+    else                                                                                        \
+        table.entry =                                                                           \
+            Observed<NoOp<decltype(Kernels::entry)>::call, cost::entry>::template call<kernel_name::entry>;
+    COEUS_EACH_KERNEL(COEUS_ENTRY)
+#undef COEUS_ENTRY
+    return table;
 }
 
 }  // namespace coeus

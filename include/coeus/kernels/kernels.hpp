@@ -157,6 +157,23 @@ struct Kernels {
     void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const StepScalars& scalars);
 };
 
+/// The names of all entries, once: DO(name) for each. What every entry needs in the same form (the
+/// declarations of a backend's functions, the tables, the functions of a planning run that do nothing) is
+/// made of this list.
+// clang-format off
+#define COEUS_EACH_KERNEL(DO) \
+    DO(gemm) DO(embedding) DO(embedding_backward) \
+    DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) DO(rope) \
+    DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
+    DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
+    DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam)
+// clang-format on
+#define COEUS_COUNT_KERNEL(name) +1
+static_assert(sizeof(Kernels) == sizeof(const char*) + sizeof(int64_t) +
+                                     (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
+              "COEUS_EACH_KERNEL names every entry of Kernels");
+#undef COEUS_COUNT_KERNEL
+
 /// f64, f32 and bf16 on the CPU; in f64 the oracle of all others.
 const Kernels& cpu_kernels();
 /// f32 and bf16 on a GPU, whose memory the tensors and Exec's workspace are in. SystemError where the program
