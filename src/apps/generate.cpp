@@ -6,14 +6,14 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/utf8.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/file/json.hpp"
-#include "coeus/train/device_setup.hpp"
-#include "coeus/config/command_flags.hpp"
-#include "coeus/pretrained/pretrained.hpp"
 #include "coeus/generate/prompts.hpp"
 #include "coeus/generate/text_writer.hpp"
+#include "coeus/pretrained/pretrained.hpp"
+#include "coeus/train/device_setup.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -54,7 +54,7 @@ Flags generate_flags() {
     return flags;
 }
 
-WriterOptions writer_options(const Flags& flags) {
+TextWriterOptions writer_options(const Flags& flags) {
     return {.sampling = {.temperature = flags.number("temperature", 0, 100),
                          .top_k = flags.integer("top_k", 0, INT32_MAX),
                          .top_p = flags.number("top_p", 1e-6, 1),
@@ -163,7 +163,7 @@ private:
 int generate(const Arguments& arguments) {
     Flags flags = generate_flags();
     flags.parse(arguments);
-    const WriterOptions options = writer_options(flags);
+    const TextWriterOptions options = writer_options(flags);
     const int64_t batch = flags.integer("batch", 1, Generator::most_sequences);
     const Pretrained source(flags.required("checkpoint"));
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
@@ -187,7 +187,7 @@ int generate(const Arguments& arguments) {
     const Device& device = gpu ? *gpu : host_device();
     Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
                         cpu.threads, device);
-    Writer writer(generator, tokenizer, options);
+    TextWriter writer(generator, tokenizer, options);
     source.load(generator.decoder().parameters());
     generator.weights_changed();
 

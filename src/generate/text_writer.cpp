@@ -34,7 +34,7 @@ std::string TextEnd::finish() {
     return std::exchange(held_, {});
 }
 
-struct Writer::Text {
+struct TextWriter::Text {
     size_t number;
     int64_t slot;
     std::vector<int32_t> ids;
@@ -44,7 +44,7 @@ struct Writer::Text {
     std::string piece;  // became certain with the newest token
 };
 
-Writer::Writer(Generator& generator, const Tokenizer& tokenizer, const WriterOptions& options)
+TextWriter::TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options)
     : generator_(generator), tokenizer_(tokenizer), options_(options), row_(size_t(tokenizer.vocab_size())) {
     for (const std::string& stop : options.stops) {
         if (stop.empty()) throw ConfigError("--stop is empty: every text would end at once");
@@ -58,7 +58,7 @@ Writer::Writer(Generator& generator, const Tokenizer& tokenizer, const WriterOpt
 }
 
 // Draws a token from logits [1, V] and adds it to the text.
-void Writer::take(Text& text, Tensor logits) {
+void TextWriter::take(Text& text, Tensor logits) {
     Written& written = text.written;
     // ids beyond the tokenizer's (a vocabulary padded for speed) are never drawn
     for (size_t i = 0; i < row_.size(); ++i) row_[i] = float(element(logits, int64_t(i)));
@@ -79,14 +79,14 @@ void Writer::take(Text& text, Tensor logits) {
     written.text += text.piece;
 }
 
-Tensor Writer::go_on_from_half(const Text& text) {
+Tensor TextWriter::go_on_from_half(const Text& text) {
     const auto half = size_t(std::max<int64_t>(1, generator_.context() / 2));
     return generator_.read(text.slot, std::span(text.ids).last(half));
 }
 
-void Writer::write(const std::vector<std::vector<int32_t>>& prompts,
-                   const std::function<void(size_t, const std::string&)>& on_piece,
-                   const std::function<void(size_t, const Written&)>& on_end) {
+void TextWriter::write(const std::vector<std::vector<int32_t>>& prompts,
+                       const std::function<void(size_t, const std::string&)>& on_piece,
+                       const std::function<void(size_t, const Written&)>& on_end) {
     std::vector<int64_t> free_slots;
     for (int64_t slot = generator_.sequences() - 1; slot >= 0; --slot) free_slots.push_back(slot);
     std::list<Text> open;

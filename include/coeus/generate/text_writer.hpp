@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writer: goes on with any number of prompts, as many side by side as the generator has slots; a text that
-// ends makes room for the next prompt. What is written for a prompt depends on the prompt, its number and the
-// seed alone.
+// TextWriter: goes on with any number of prompts, as many side by side as the generator has slots; a text
+// that ends makes room for the next prompt. What is written for a prompt depends on the prompt, its number
+// and the seed alone.
 #pragma once
 
 #include "coeus/data/tokenizer.hpp"
@@ -30,7 +30,7 @@ private:
     bool found_ = false;
 };
 
-struct WriterOptions {
+struct TextWriterOptions {
     Sampling sampling;
     int64_t length = 128;            ///< most tokens to write for a prompt
     std::vector<std::string> stops;  ///< a text ends before any of these
@@ -44,10 +44,10 @@ struct Written {
     const char* finish = nullptr;  ///< "eos", "stop" or "length"
 };
 
-class Writer {
+class TextWriter {
 public:
     /// ConfigError: a stop text that is empty or that the tokenizer cannot write.
-    Writer(Generator& generator, const Tokenizer& tokenizer, const WriterOptions& options);
+    TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options);
 
     /// `on_piece(number, text)`: more text of a prompt; `on_end(number, written)`: it is complete. Prompts
     /// come to their ends in any order. A text that is longer than the context goes on from its newest half.
@@ -61,7 +61,7 @@ private:
     Tensor go_on_from_half(const Text& text);
     Generator& generator_;
     const Tokenizer& tokenizer_;
-    WriterOptions options_;
+    TextWriterOptions options_;
     std::vector<int32_t> stop_ids_;
     std::vector<float> row_;
 };

@@ -91,20 +91,20 @@ public:
         config_.vocab = tokenizer_->vocab_size() + 3;
     }
 
-    std::vector<Written> write(const std::vector<std::string>& prompts, const WriterOptions& options,
+    std::vector<Written> write(const std::vector<std::string>& prompts, const TextWriterOptions& options,
                                int64_t sequences, int64_t context = 64) {
         std::vector<std::vector<int32_t>> ids;
         for (const std::string& prompt : prompts) ids.push_back(tokenizer_->encode(prompt));
         return write(ids, options, sequences, context);
     }
-    std::vector<Written> write(const std::vector<std::vector<int32_t>>& prompts, const WriterOptions& options,
-                               int64_t sequences, int64_t context) {
+    std::vector<Written> write(const std::vector<std::vector<int32_t>>& prompts,
+                               const TextWriterOptions& options, int64_t sequences, int64_t context) {
         Generator generator(config_, Dtype::f64, context, sequences, 1);
         generator.decoder().parameters().initialise(2, 1);
         generator.weights_changed();
         std::vector<Written> all(prompts.size());
         std::vector<std::string> pieces(prompts.size());
-        Writer(generator, *tokenizer_, options)
+        TextWriter(generator, *tokenizer_, options)
             .write(
                 prompts, [&](size_t number, const std::string& piece) { pieces.at(number) += piece; },
                 [&](size_t number, const Written& written) {
@@ -138,7 +138,7 @@ TEST_CASE("writer: any number side by side writes the same texts") {
     std::vector<std::string> prompts;
     for (int i = 0; i < 9; ++i) prompts.push_back(std::string(size_t(1 + i * i % 23), char('a' + i)));
     for (const double temperature : {0.0, 1.0}) {
-        const WriterOptions options = {.sampling = {.temperature = temperature, .seed = 5}, .length = 24};
+        const TextWriterOptions options = {.sampling = {.temperature = temperature, .seed = 5}, .length = 24};
         const auto one_by_one = desk.write(prompts, options, 1);
         for (const Written& written : one_by_one) {
             CHECK(written.ids.size() <= 24);
@@ -154,13 +154,13 @@ TEST_CASE("writer: any number side by side writes the same texts") {
 
 TEST_CASE("writer: what ends a text") {
     Desk desk;
-    const WriterOptions plain = {
+    const TextWriterOptions plain = {
         .sampling = {.temperature = 1, .seed = 1}, .length = 400, .ignore_eos = true};
     const Written whole = desk.write({"abc"}, plain, 1).front();
     CHECK(whole.ids.size() == 400);
     CHECK(std::string(whole.finish) == "length");
 
-    WriterOptions eos = plain;  // one of 258 tokens: with 16 texts one of them ends so
+    TextWriterOptions eos = plain;  // one of 258 tokens: with 16 texts one of them ends so
     eos.ignore_eos = false;
     const auto many = desk.write(std::vector<std::string>(16, "abc"), eos, 8);
     CHECK(std::any_of(many.begin(), many.end(),
@@ -170,7 +170,7 @@ TEST_CASE("writer: what ends a text") {
     // a printable byte that comes somewhere in the text
     const size_t at = whole.text.find_first_of("abcdefghijklmnopqrstuvwxyz", 20);
     REQUIRE(at != std::string::npos);
-    WriterOptions stop = plain;
+    TextWriterOptions stop = plain;
     stop.stops = {"never comes", whole.text.substr(at, 1)};
     const Written stopped = desk.write({"abc"}, stop, 1).front();
     CHECK(std::string(stopped.finish) == "stop");
@@ -190,7 +190,7 @@ TEST_CASE("writer: what ends a text") {
 TEST_CASE("writer: a text that outgrows the context goes on from its newest half") {
     Desk desk;
     const auto greedy = [](int64_t length) {
-        return WriterOptions{.sampling = {.temperature = 0}, .length = length, .ignore_eos = true};
+        return TextWriterOptions{.sampling = {.temperature = 0}, .length = length, .ignore_eos = true};
     };
     std::vector<std::vector<int32_t>> prompts, newest_half;
     for (int32_t i = 0; i < 5; ++i) prompts.push_back({i, 7 * i % 5, 40 + i, 9});
