@@ -64,6 +64,25 @@ coeus_library(guards USES config engine io plan pipeline optim layers models sta
 coeus_library(observe USES config engine plan pipeline optim layers models state comm kernels device file base)
 coeus_library(watchdog USES config comm device file base LIBRARIES Threads::Threads)
 coeus_library(report USES config plan pipeline models layers state comm kernels device file base)
+if(NOT COEUS_LIBRARIES_OF)
+    set(page ${PROJECT_SOURCE_DIR}/src/report/page)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page}.css ${page}.js)
+    file(READ ${page}.css style)
+    file(READ ${page}.js script)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/report_page.cpp CONTENT [=[
+// made of src/report/page.css and page.js
+#include "page.hpp"
+
+namespace coeus::report {
+
+const char* const page_style = R"css(@style@)css";
+const char* const page_script = R"js(@script@)js";
+
+}  // namespace coeus::report
+]=] @ONLY)
+    target_sources(coeus_report PRIVATE ${PROJECT_BINARY_DIR}/report_page.cpp)
+    target_include_directories(coeus_report PRIVATE ${PROJECT_SOURCE_DIR}/src/report)
+endif()
 coeus_library(train USES report watchdog observe guards pretrained engine config job plan pipeline optim data io models layers
     state comm kernels device file base LIBRARIES Threads::Threads)
 

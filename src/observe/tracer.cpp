@@ -14,7 +14,7 @@ namespace {
 
 constexpr int action_track = 0, compute_track = 1;
 
-// "src/layers/tokens.cpp:31" -> "layers/tokens.cpp:31"
+// "src/layers/linear.cpp:31" -> "layers/linear.cpp:31"
 std::string place_of(const std::source_location& where) {
     std::string file = where.file_name();
     if (const size_t at = file.rfind("src/"); at != std::string::npos) file = file.substr(at + 4);

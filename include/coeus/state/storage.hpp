@@ -39,10 +39,6 @@ public:
     const Shape& shape() const { return shape_; }
     /// Of what this rank owns; rows may be 0.
     const Shape& shard_shape() const { return shard_shape_; }
-    /// First row in w of what this rank owns.
-    int64_t shard_first_row() const { return shard_first_row_; }
-    /// Rows that each of the FSDP ranks contributes to a gathered buffer; all but the last ranks own so many.
-    int64_t rows_per_shard() const { return rows_per_shard_; }
     /// Of a gathered buffer: w and what makes all contributions equal.
     int64_t padded_count() const { return rows_per_shard_ * fsdp_ * shape_.cols(); }
     size_t unit() const { return unit_; }
