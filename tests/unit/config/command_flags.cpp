@@ -19,15 +19,15 @@ Flags flags(const std::string& words = "") {
     return all;
 }
 
-Flags parsed(const std::vector<std::string>& arguments, const std::string& words = "") {
+Flags parsed_flags(const std::vector<std::string>& arguments, const std::string& words = "") {
     Flags all = flags(words);
     all.parse(arguments);
     return all;
 }
 
-std::string error_of(const std::vector<std::string>& arguments, const std::string& words = "") {
+std::string error_of_flags(const std::vector<std::string>& arguments, const std::string& words = "") {
     try {
-        const Flags all = parsed(arguments, words);
+        const Flags all = parsed_flags(arguments, words);
         all.integer("times", -5, 9);
         all.number("part", 0, 1);
         all.required("scale");
@@ -40,22 +40,22 @@ std::string error_of(const std::vector<std::string>& arguments, const std::strin
 }  // namespace
 
 TEST_CASE("flags: forms and defaults") {
-    const Flags none = parsed({});
+    const Flags none = parsed_flags({});
     CHECK_FALSE(none.given("scale"));
     CHECK(none.text("scale").empty());
     CHECK(none.integer("times", 0, 9) == 3);
     CHECK(none.number("part", 0, 1) == 0.5);
     CHECK_FALSE(none.given("loud"));
-    const Flags all =
-        parsed({"--scale", "kitchen", "a.txt", "--times=7", "--loud", "b.txt", "--part", "1e-1"}, "files");
+    const Flags all = parsed_flags(
+        {"--scale", "kitchen", "a.txt", "--times=7", "--loud", "b.txt", "--part", "1e-1"}, "files");
     CHECK(all.required("scale") == "kitchen");
     CHECK(all.integer("times", 0, 9) == 7);
     CHECK(all.number("part", 0, 1) == 0.1);
     CHECK(all.given("loud"));
     CHECK(all.words() == std::vector<std::string>{"a.txt", "b.txt"});
-    CHECK(parsed({"--times=-5"}).integer("times", -5) == -5);
-    CHECK(parsed({"--times", "-5"}).integer("times", -5) == -5);
-    CHECK(parsed({"--scale=a=b --c"}).text("scale") == "a=b --c");
+    CHECK(parsed_flags({"--times=-5"}).integer("times", -5) == -5);
+    CHECK(parsed_flags({"--times", "-5"}).integer("times", -5) == -5);
+    CHECK(parsed_flags({"--scale=a=b --c"}).text("scale") == "a=b --c");
 }
 
 TEST_CASE("flags: a list keeps every value in order") {
@@ -69,25 +69,26 @@ TEST_CASE("flags: a list keeps every value in order") {
 }
 
 TEST_CASE("flags: mistakes") {
-    CHECK(error_of({"--scale=x"}) == "no error");
-    CHECK(error_of({"--scael=x"}) ==
+    CHECK(error_of_flags({"--scale=x"}) == "no error");
+    CHECK(error_of_flags({"--scael=x"}) ==
           "coeus weigh: unknown option --scael, did you mean --scale?; options: --scale, --times, --part, "
           "--loud");
-    CHECK_THAT(error_of({"--weight"}), Contains("unknown option --weight"));
-    CHECK(error_of({"--sca=x"}).find("unknown option --sca") != std::string::npos);  // names are not guessed
-    CHECK(error_of({}) == "coeus weigh needs --scale; see coeus help weigh");
-    CHECK(error_of({"--scale="}) == "coeus weigh: --scale needs a value");
-    CHECK(error_of({"--scale"}) == "coeus weigh: --scale needs a value");
-    CHECK(error_of({"--scale=x", "--scale=y"}) == "coeus weigh: --scale is given twice");
-    CHECK(error_of({"--loud=yes"}) == "coeus weigh: --loud takes no value");
-    CHECK(error_of({"a.txt"}) == "coeus weigh: 'a.txt' is not understood; see coeus help weigh");
-    CHECK(error_of({}, "a file") == "coeus weigh needs a file; see coeus help weigh");
+    CHECK_THAT(error_of_flags({"--weight"}), Contains("unknown option --weight"));
+    CHECK(error_of_flags({"--sca=x"}).find("unknown option --sca") !=
+          std::string::npos);  // names are not guessed
+    CHECK(error_of_flags({}) == "coeus weigh needs --scale; see coeus help weigh");
+    CHECK(error_of_flags({"--scale="}) == "coeus weigh: --scale needs a value");
+    CHECK(error_of_flags({"--scale"}) == "coeus weigh: --scale needs a value");
+    CHECK(error_of_flags({"--scale=x", "--scale=y"}) == "coeus weigh: --scale is given twice");
+    CHECK(error_of_flags({"--loud=yes"}) == "coeus weigh: --loud takes no value");
+    CHECK(error_of_flags({"a.txt"}) == "coeus weigh: 'a.txt' is not understood; see coeus help weigh");
+    CHECK(error_of_flags({}, "a file") == "coeus weigh needs a file; see coeus help weigh");
     for (const char* wrong : {"x", "1.5", "10", "-6", "3 ", "99999999999999999999"})
-        CHECK(error_of({std::string("--times=") + wrong}) ==
+        CHECK(error_of_flags({std::string("--times=") + wrong}) ==
               std::string("coeus weigh: --times must be a whole number of at least -5 and at most 9, is \"") +
                   wrong + "\"");
     for (const char* wrong : {"x", "1.01", "-0.1", "nan", "inf", "0.5x"})
-        CHECK(error_of({std::string("--part=") + wrong}) ==
+        CHECK(error_of_flags({std::string("--part=") + wrong}) ==
               std::string("coeus weigh: --part must be a number from 0 to 1, is \"") + wrong + "\"");
     CHECK_THROWS_AS(flags().text("absent"), LogicError);
 }
