@@ -94,11 +94,16 @@ public:
     static double weight(size_t storage, int64_t i, int version) {
         return double((int64_t(storage) * 37 + i * 5 + version * 11) % 127 + 1);
     }
+    // The first that this rank owns: rows are divided evenly, the last ranks having fewer.
+    int64_t first_element(const Storage& storage) const {
+        const int64_t rows = storage.shape().rows();
+        return std::min(rows, rank_ % fsdp_ * div_ceil(rows, fsdp_)) * storage.shape().cols();
+    }
     // This rank's rows alone.
     void set_weights(int version) {
         for (size_t s = 0; s < parameters.storages().size(); ++s) {
             const Storage& storage = parameters.storages()[s];
-            const int64_t first = storage.shard_first_row() * storage.shape().cols();
+            const int64_t first = first_element(storage);
             for (int64_t i = 0; i < storage.master.count(); ++i)
                 set_element(storage.master, i, weight(s, first + i, version));
         }
@@ -133,7 +138,7 @@ public:
     bool has_gradients(size_t unit, const std::vector<int>& micro_batches) {
         bool same = true;
         for_each_storage(unit, [&](size_t s, const Storage& storage) {
-            const int64_t first = storage.shard_first_row() * storage.shape().cols();
+            const int64_t first = first_element(storage);
             for (int64_t i = 0; i < storage.gradient.count(); ++i) {
                 double expected = 0;
                 for (const int m : micro_batches)
