@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/engine/engine.hpp"
 
-#include "coeus/state/state_snapshot.hpp"
+#include "memory_plan.hpp"
 
 #include <algorithm>
 
@@ -59,14 +59,6 @@ BatchShape micro_batch_of(const EngineOptions& options) {
             .seq_len = options.training.seq_len};
 }
 
-// The communicators of a mesh that sum tensors: gradients over shards and replicas, gradients and tokens over
-// tensor-parallel ranks, and the gradients of keys where they were gathered.
-std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges) {
-    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[dp_replicate], &mesh[tp]};
-    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[cp]);
-    return all;
-}
-
 // Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
 // communicates again, and parts that are not even would let ranks choose differently.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
@@ -79,8 +71,8 @@ RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& op
     const Executor executor(options.pipeline.timetable, rank, stages_of(any, nullptr), exec);
     return plan_recompute(options.recompute, config.layers, [&](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, options.types, 1, place_in(options.mesh, first), parts, choices);
-        return plan_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
-                             options.exchanges, options.backend);
+        return measure_training(decoder, executor, micro_batch_of(options), {}, options.threads, mesh,
+                                options.exchanges, options.backend);
     });
 }
 
@@ -107,36 +99,10 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
                 stages_of(decoder_, &gathered_), exec_),
       adam_(options.adam) {
     exec_.threads = options.threads;
-    const Mesh mesh = Mesh::planned(options.mesh, options.rank);
-    plan_ = plan_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
-                          mesh, options.exchanges, options.backend);
-    plan_.gathered = gathered_.bytes();
-    if (options.types.offload)
-        plan_.offloading += Offloaded::bytes(decoder_.parameters(), options.offload_chunk);
-    const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
-                                            mesh.size(cp), options.backend);
-    plan_.batches = ids.host;
-    for (const Communicator* ranks : summing(mesh, options.exchanges))
-        plan_.reduction += Communicator::reduction_bytes(ranks->size());
-    if (options.snapshot) plan_.snapshot = StateSnapshot::bytes(decoder_.parameters());
-    if (options.copies_state)
-        plan_.copies = (plan_.state.master + plan_.state.moments + plan_.on_host.state.total()) /
-                       mesh.size(dp_replicate);
-    plan_.libraries = library_bytes(options.types.compute, options.mesh.ranks());
-    if (decoder_.shared_table()) plan_.reduction += Communicator::reduction_bytes(2);
-    if (options.backend == Backend::cuda) plan_for_gpu(ids.device);
-}
-
-// What the CPU holds for a GPU is in the host's memory; token ids are on both.
-void Engine::plan_for_gpu(int64_t token_ids) {
-    plan_.on_host.copies = plan_.copies;
-    plan_.on_host.snapshot = plan_.snapshot;
-    plan_.on_host.exchange = plan_.reduction + plan_.batches;
-    plan_.reduction = plan_.copies = plan_.snapshot = 0;
-    plan_.libraries = cuda_library_bytes;
-    plan_.batches = token_ids;
-    if (options_.nccl)
-        plan_.nccl = nccl_bytes(carrying_communicators(options_.mesh) + (decoder_.shared_table() ? 1 : 0));
+    layers_ =
+        measure_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
+                         Mesh::planned(options.mesh, options.rank), options.exchanges, options.backend);
+    plan_ = plan_training(options_, decoder_, gathered_, layers_);
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {
@@ -151,11 +117,11 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     validation_.emplace(device);
     gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, options_.streams, exec_,
                        *kernels_);
-    exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
-    executor_.allocate(plan_.executor, mesh[pp], options_.pipeline.sends);
-    temp_ = Arena(plan_.temporaries, "temporaries", memory);
+    exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
+    executor_.allocate(layers_.executor, mesh[pp], options_.pipeline.sends);
+    temp_ = Arena(layers_.temporaries, "temporaries", memory);
     if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
-    if (plan_.on_host.activations > 0)
+    if (layers_.activations_on_host > 0)
         offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(cp)), exec_);
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
@@ -176,41 +142,41 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     if (decoder_.shared_table()) table_ranks_->prepare_sums();
 }
 
-MemoryPlan Engine::used() const {
-    MemoryPlan used = plan_;
-    used.executor.frame = used.executor.validation_frame = 0;
-    used.executor.frame_entries = 0;
+LayerMemory Engine::used() const {
+    LayerMemory used = layers_;
+    ExecutorMemory& executor = used.executor;
+    executor.frame = executor.validation_frame = executor.frame_on_host = 0;
+    executor.frame_entries = 0;
     // where validation needs more than training, it is seen in the frames that it uses
-    const auto validated =
-        plan_.executor.validation_frame > plan_.executor.frame ? size_t(executor_.validation().frames) : 0;
+    const auto validated = layers_.executor.validation_frame > layers_.executor.frame
+                               ? size_t(executor_.validation().frames)
+                               : 0;
     for (size_t i = 0; i < executor_.frames().size(); ++i) {
         const Frame& frame = executor_.frames()[i];
-        int64_t& most = i < validated ? used.executor.validation_frame : used.executor.frame;
+        int64_t& most = i < validated ? executor.validation_frame : executor.frame;
         most = std::max(most, frame.peak_bytes());
-        used.executor.frame_entries = std::max(used.executor.frame_entries, frame.peak_entries());
+        executor.frame_entries = std::max(executor.frame_entries, frame.peak_entries());
+        executor.frame_on_host = std::max(executor.frame_on_host, frame.peak_host_bytes());
     }
-    used.executor.frame_on_host = 0;
-    for (const Frame& frame : executor_.frames())
-        used.executor.frame_on_host = std::max(used.executor.frame_on_host, frame.peak_host_bytes());
-    used.on_host.activations = executor_.frame_bytes_on_host(used.executor);
-    used.activations = executor_.frame_bytes(used.executor);
+    used.activations = executor_.frame_bytes(executor);
+    used.activations_on_host = executor_.frame_bytes_on_host(executor);
     used.temporaries = temp_.peak();
     used.workspace = exec_.workspace.peak();
     return used;
 }
 
 Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs) {
-    return {exec_,
-            *kernels_,
-            frame,
-            temp_,
-            batch,
-            scalars,
-            *exchanges_->kv,
-            exchanges_->tp,
-            *exchanges_->tokens,
-            exchanges_->loss,
-            inputs};
+    return {.exec = exec_,
+            .k = *kernels_,
+            .frame = frame,
+            .temp = temp_,
+            .batch = batch,
+            .scalars = scalars,
+            .kv = *exchanges_->kv,
+            .tp = exchanges_->tp,
+            .tokens = *exchanges_->tokens,
+            .loss = exchanges_->loss,
+            .inputs = inputs};
 }
 
 // Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
@@ -320,10 +286,11 @@ std::vector<std::pair<std::string, const Arena*>> Engine::arenas() const {
     std::vector<std::pair<std::string, const Arena*>> all;
     const std::vector<Frame>& frames = executor_.frames();
     for (size_t i = 0; i < frames.size(); ++i)
-        all.emplace_back(frames.size() == 1 ? "activations" : fmt::format("activations, frame {}", i),
-                         &frames[i].memory());
-    all.emplace_back("temporaries", &temp_);
-    all.emplace_back("kernel workspace", &exec_.workspace);
+        all.emplace_back(
+            frames.size() == 1 ? term::activations : fmt::format("{}, frame {}", term::activations, i),
+            &frames[i].memory());
+    all.emplace_back(term::temporaries, &temp_);
+    all.emplace_back(term::workspace, &exec_.workspace);
     return all;
 }
 

@@ -132,7 +132,7 @@ Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
     Needed most;
     for (const MemoryPlan& plan : plans_of_stages(model, options)) {
         most.bytes = std::max(most.bytes, plan.total());
-        most.on_host = std::max(most.on_host, plan.on_host.total());
+        most.on_host = std::max(most.on_host, plan.total(MemoryPlace::host));
     }
     return most;
 }

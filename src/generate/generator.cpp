@@ -80,7 +80,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
     : cache_(config.layers, sequences, context, config.kv_heads * config.head_dim, dtype),
       decoder_(config, {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype}, context),
       stage_(decoder_),
-      plan_(plan_generation(decoder_, cache_, threads, device.backend())),
+      layers_(measure_generation(decoder_, cache_, threads, device.backend())),
+      plan_(plan_generation(decoder_, cache_, layers_)),
       kernels_(&kernels_of(device.backend())),
       exec_(device),
       step_(device),
@@ -91,9 +92,9 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
     decoder_.allocate(false, device);
     cache_.allocate(memory);
     exec_.threads = threads;
-    exec_.workspace = Arena(plan_.workspace, "kernel workspace", memory);
-    frame_ = Frame(plan_.activations, plan_.executor.frame_entries, 0, memory);
-    temp_ = Arena(plan_.temporaries, "temporaries", memory);
+    exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
+    frame_ = Frame(layers_.activations, layers_.executor.frame_entries, 0, memory);
+    temp_ = Arena(layers_.temporaries, "temporaries", memory);
     const int64_t most = std::max(context, sequences);
     tokens_ = StagedIds(device, most, "tokens");
     positions_ = StagedIds(device, most, "positions");
@@ -141,7 +142,13 @@ Tensor Generator::append(std::span<const Next> tokens) {
 
 Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
     const Tensor logits = logits_.view.slice_rows(0, batch.sequences);
-    Ctx c{exec_, *kernels_, frame_, temp_, batch, step_.scalars(), exchange};
+    Ctx c{.exec = exec_,
+          .k = *kernels_,
+          .frame = frame_,
+          .temp = temp_,
+          .batch = batch,
+          .scalars = step_.scalars(),
+          .kv = exchange};
     stage_.last_logits(c, logits);
     if (!exec_.queue) return finite(logits);
     const Tensor on_host = logits_on_host_.view.slice_rows(0, batch.sequences);

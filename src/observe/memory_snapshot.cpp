@@ -139,10 +139,10 @@ std::string MemorySnapshot::json(int64_t step, int rank) const {
                          .set("to", held.to == not_yet ? int64_t(calls_.size()) : held.to)
                          .set("name", held.name));
     Json fixed = Json::object();
-    for (const auto& term : engine_.plan().terms())
+    for (const MemoryPlan::Term& term : engine_.plan().largest_first())
         if (std::none_of(arenas_.begin(), arenas_.end(),
-                         [&](const ArenaUse& a) { return a.name == term.first; }))
-            fixed.set(term.first, term.second);
+                         [&](const ArenaUse& a) { return a.name == term.name; }))
+            fixed.set(term.name, term.bytes);
     return Json::object()
         .set("step", step)
         .set("rank", rank)

@@ -37,7 +37,7 @@ Choices cheapest_within(double limit, int64_t layers, const PlanOfChoices& plan_
     double best_flops = plan_of(best).flops;
     const auto fits = [&](int64_t operations, int64_t blocks) {
         const Choices choices = choices_of(layers, operations, blocks);
-        const MemoryPlan plan = plan_of(choices);
+        const LayerMemory plan = plan_of(choices);
         if (double(plan.executor.frame) > limit) return false;
         if (plan.flops < best_flops) {
             best_flops = plan.flops;
@@ -91,7 +91,7 @@ RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, co
     RecomputePlan plan;
     plan.blocks = choose(options, layers, plan_of);
     if (plan.blocks.empty()) return plan;
-    const MemoryPlan with = plan_of(plan.blocks), without = plan_of({});
+    const LayerMemory with = plan_of(plan.blocks), without = plan_of({});
     plan.frame = with.executor.frame;
     plan.frame_without = without.executor.frame;
     plan.extra = with.flops / without.flops - 1;

@@ -128,7 +128,7 @@ std::string describe_offloading(const Engine& engine) {
     if (!types.offload)
         return "Notice: training.enable_cpu_offload has no effect on CPUs: all of the run is in host memory "
                "already";
-    const bool inputs = engine.plan().on_host.activations > 0;
+    const bool inputs = engine.layer_memory().activations_on_host > 0;
     return fmt::format("Offloaded to host memory: {}optimizer moments{}",
                        types.offloads_master() ? "weights, " : "",
                        inputs ? ", inputs of blocks that are computed again"

@@ -166,12 +166,12 @@ std::optional<double> Trainer::measure_peak(int local_size) {
 void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
     const MemoryPlan& plan = engine_.plan();
     const int64_t lacking = plan.total() - limit, most = mesh_.world().all_reduce(lacking, Reduce::max),
-                  most_on_host = mesh_.world().all_reduce(plan.on_host.total(), Reduce::max);
+                  most_on_host = mesh_.world().all_reduce(plan.total(MemoryPlace::host), Reduce::max);
     together(mesh_.world(), [&] {
         if (lacking == most)
             require_fits(plan, limit,
                          [&] { return memory_advice(model_, engine_.options(), limit, host_limit); });
-        if (plan.on_host.total() == most_on_host) require_fits_on_host(plan, host_limit);
+        if (plan.total(MemoryPlace::host) == most_on_host) require_fits_on_host(plan, host_limit);
     });
 }
 

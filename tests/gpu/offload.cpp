@@ -79,15 +79,16 @@ TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
     c.types.offload = true;
     const MeshRun there(c, mesh_of_one());
     const MemoryPlan with = there.engine.plan(), without = here.engine.plan();
-    CHECK(with.state.master == 0);
-    CHECK(with.state.moments == 0);
-    CHECK(with.on_host.state.master == without.state.master);
-    CHECK(with.on_host.state.moments == without.state.moments);
-    CHECK(with.state.compute == without.state.compute);
+    CHECK(with.bytes(term::weights) == 0);
+    CHECK(with.bytes(term::moments) == 0);
+    CHECK(with.bytes(term::weights, MemoryPlace::host) == without.bytes(term::weights));
+    CHECK(with.bytes(term::moments, MemoryPlace::host) == without.bytes(term::moments));
+    CHECK(with.bytes(term::compute_weights) == without.bytes(term::compute_weights));
     const int64_t flow = c.sequences * c.seq_len * c.model.dim * size_of(Dtype::bf16);
-    CHECK(with.on_host.activations == c.model.layers * padded_bytes(flow));
-    CHECK(with.activations == without.activations - c.model.layers * padded_bytes(flow));
-    CHECK(with.offloading == 2 * 3 * 4096 + 2 * padded_bytes(flow));
+    CHECK(with.bytes(term::activations, MemoryPlace::host) == c.model.layers * padded_bytes(flow));
+    CHECK(with.bytes(term::activations) ==
+          without.bytes(term::activations) - c.model.layers * padded_bytes(flow));
+    CHECK(with.bytes(term::offloading) == 2 * 3 * 4096 + 2 * padded_bytes(flow));
     for (const Storage& storage : there.engine.decoder().parameters().storages()) {
         // the host may read it
         CHECK(element(storage.exp_avg, 0) == 0);
@@ -97,9 +98,9 @@ TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
     MeshCase same = tiny_case(Dtype::bf16, Dtype::bf16, {});
     same.types.offload = true;
     const MeshRun state(same, mesh_of_one());
-    CHECK(state.engine.plan().state.master > 0);
-    CHECK(state.engine.plan().on_host.state.master == 0);
-    CHECK(state.engine.plan().on_host.activations == 0);
+    CHECK(state.engine.plan().bytes(term::weights) > 0);
+    CHECK(state.engine.plan().bytes(term::weights, MemoryPlace::host) == 0);
+    CHECK(state.engine.plan().bytes(term::activations, MemoryPlace::host) == 0);
 }
 
 TEST_CASE("offloading allocates nothing in a step, and a step that is not finite changes nothing") {

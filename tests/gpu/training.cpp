@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of an engine on a GPU: what the CPU gives, in whatever order streams run, and nothing is allocated in
 // a step.
-#include "coeus/state/state_snapshot.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/state/state_snapshot.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
@@ -114,8 +114,8 @@ TEST_CASE("a GPU's chunks of logits are planned as they are used") {
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
                                  [&](int64_t) { return local_batch(batch, 0, 2); });
         CHECK(engine.update());
-        CHECK(engine.used().temporaries == engine.plan().temporaries);
-        temporaries.push_back(engine.plan().temporaries);
+        CHECK(engine.used().temporaries == engine.layer_memory().temporaries);
+        temporaries.push_back(engine.layer_memory().temporaries);
     }
     CHECK(temporaries[1] - temporaries[0] > int64_t(200) * config.vocab * size_of(Dtype::f32));
 }
@@ -154,8 +154,8 @@ TEST_CASE(
         EngineOptions with = options(Backend::cuda, Dtype::bf16, graphs);
         with.limits = with.snapshot = true;
         Engine engine(tiny_config(), with);
-        CHECK(engine.plan().snapshot == 0);
-        CHECK(engine.plan().on_host.snapshot > 0);
+        CHECK(engine.plan().bytes(term::snapshot) == 0);
+        CHECK(engine.plan().bytes(term::snapshot, MemoryPlace::host) > 0);
         engine.allocate(mesh_of_one(), the_gpu());
         const Parameters& parameters = engine.decoder().parameters();
         engine.decoder().parameters().initialise(5, 1);

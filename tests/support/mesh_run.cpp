@@ -122,13 +122,13 @@ TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
 namespace {
 
 std::string use_differs_from_plan(const Engine& engine) {
-    const MemoryPlan planned = engine.plan(), used = engine.used();
+    const LayerMemory planned = engine.layer_memory(), used = engine.used();
     std::string lines;
     const auto compare = [&](const char* what, int64_t is, int64_t should) {
         if (is != should) lines += fmt::format("{} bytes of {} were used, {} planned\n", is, what, should);
     };
     compare("activations", used.activations, planned.activations);
-    compare("offloaded activations", used.on_host.activations, planned.on_host.activations);
+    compare("offloaded activations", used.activations_on_host, planned.activations_on_host);
     compare("temporaries", used.temporaries, planned.temporaries);
     compare("workspace", used.workspace, planned.workspace);
     return lines;

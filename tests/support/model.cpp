@@ -95,11 +95,11 @@ TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const
                      int threads, uint64_t seed, const std::vector<Recompute>& recompute)
     : decoder(config, types, shape.seq_len, {}, recompute),
       stage(decoder),
-      plan(plan_training(decoder, shape, shape, threads)),
-      frame(plan.activations, plan.executor.frame_entries),
-      temp(plan.temporaries, "temporaries") {
+      layers(measure_training(decoder, shape, shape, threads)),
+      frame(layers.activations, layers.executor.frame_entries),
+      temp(layers.temporaries, "temporaries") {
     exec.threads = threads;
-    exec.workspace = Arena(plan.workspace, "workspace");
+    exec.workspace = Arena(layers.workspace, "workspace");
     decoder.parameters().allocate(true);
     decoder.parameters().initialise(seed, threads);
     decoder.parameters().refresh_compute(exec, cpu_kernels());
@@ -125,9 +125,9 @@ void TestModel::zero_gradients() {
 
 template <class Pass>
 void TestModel::run(TestBatch& batch, const Pass& pass) {
-    poison(frame, plan.activations);
-    poison(temp, plan.temporaries);
-    poison(exec.workspace, plan.workspace);
+    poison(frame, layers.activations);
+    poison(temp, layers.temporaries);
+    poison(exec.workspace, layers.workspace);
     const Batch view = batch.view();
     Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
     pass(c);

@@ -2,9 +2,9 @@
 // Micro-batches and decoders with everything they need to run, for tests of layers, stages and golden values.
 #pragma once
 
-#include "coeus/pipeline/stage.hpp"
-#include "coeus/plan/memory.hpp"
 #include "coeus/engine/batch_part.hpp"
+#include "coeus/pipeline/stage.hpp"
+#include "coeus/plan/layer_memory.hpp"
 
 #include <vector>
 
@@ -50,7 +50,7 @@ public:
 
     Decoder decoder;
     Stage stage;
-    MemoryPlan plan;
+    LayerMemory layers;
     Exec exec;
     Frame frame;
     Arena temp;

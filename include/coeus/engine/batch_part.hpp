@@ -3,9 +3,8 @@
 // where context-parallel ranks divide them; and brings it to the device.
 #pragma once
 
-#include "coeus/layers/context.hpp"
-#include "coeus/plan/memory.hpp"
 #include "coeus/device/staged_ids.hpp"
+#include "coeus/layers/context.hpp"
 
 #include <vector>
 

@@ -10,6 +10,7 @@
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/optim/adam.hpp"
 #include "coeus/pipeline/executor.hpp"
+#include "coeus/plan/memory.hpp"
 #include "coeus/plan/recompute.hpp"
 #include "coeus/state/fsdp.hpp"
 #include "coeus/state/step_state.hpp"
@@ -66,8 +67,9 @@ public:
     Engine(const DecoderConfig& config, const EngineOptions& options);
 
     const MemoryPlan& plan() const { return plan_; }
-    /// The plan, with what the arenas held at most in place of what was planned for them.
-    MemoryPlan used() const;
+    /// What the arenas have, as planned, and what they held at most so far.
+    const LayerMemory& layer_memory() const { return layers_; }
+    LayerMemory used() const;
     const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
     /// Takes all memory the engine will ever use, on a device of options().backend. Mesh and device must
@@ -115,7 +117,6 @@ public:
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
-    void plan_for_gpu(int64_t token_ids);
     void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();
@@ -131,6 +132,7 @@ private:
     Executor executor_;
     std::optional<Communicator> table_ranks_;  // the two with the table of a tied decoder
     Adam adam_;
+    LayerMemory layers_;
     MemoryPlan plan_;
     const Kernels* kernels_ = nullptr;
     Exec exec_;

@@ -3,12 +3,12 @@
 // a token costs one row of work; and how a token is drawn from logits.
 #pragma once
 
+#include "coeus/device/staged_ids.hpp"
 #include "coeus/kernels/workspace.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/state/step_state.hpp"
-#include "coeus/device/staged_ids.hpp"
 
 #include <span>
 #include <vector>
@@ -67,6 +67,7 @@ private:
     KvCache cache_;
     Decoder decoder_;
     Stage stage_;
+    LayerMemory layers_;
     MemoryPlan plan_;
     const Kernels* kernels_;
     Exec exec_;

@@ -8,6 +8,12 @@
 
 namespace coeus {
 
+/// So many sequences of so many tokens; sequences 0: not used.
+struct BatchShape {
+    int64_t sequences = 0, seq_len = 0;
+    int64_t count() const { return sequences * seq_len; }
+};
+
 /// One micro-batch of this rank. T = sequences * seq_len, sequence after sequence; of each sequence the part
 /// that this rank has, where context-parallel ranks divide it.
 struct Batch {

@@ -1,78 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory plan: the same layers run once with kernels that do nothing over arenas that only measure. What
-// they would have used at most is what the run allocates; nothing is allocated later.
+// The memory plan: a list of what a rank holds, by name, with its bytes and where they are.
 #pragma once
 
-#include "coeus/comm/mesh.hpp"
-#include "coeus/layers/exchanges.hpp"
-#include "coeus/layers/kv_cache.hpp"
-#include "coeus/pipeline/executor.hpp"
+#include "coeus/plan/layer_memory.hpp"
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace coeus {
 
-/// Micro-batch of training or validation; sequences 0: not used.
-struct BatchShape {
-    int64_t sequences = 0, seq_len = 0;
-    int64_t count() const { return sequences * seq_len; }
-};
+/// The memory of the device that computes (of a CPU: the host's), or the host's beside a GPU.
+enum class MemoryPlace : uint8_t { device, host };
 
-/// Bytes per rank of what a GPU's run has in host memory, beside the GPU's.
-struct HostMemory {
-    Parameters::Bytes state;  ///< offloaded weights and moments
-    int64_t activations = 0;  ///< offloaded inputs of blocks, of all micro-batches alive
-    int64_t copies = 0;       ///< of weights and moments, for checkpoints written beside the training
-    int64_t snapshot = 0;     ///< of weights and moments, to go back to
-    int64_t exchange = 0;     ///< token ids, pieces of reductions
-    int64_t total() const { return state.total() + activations + copies + snapshot + exchange; }
-};
+/// The names of a plan's terms, as users read them.
+namespace term {
+inline constexpr const char *weights = "weights", *compute_weights = "weights in the compute type",
+                            *gradients = "gradients", *moments = "optimizer moments",
+                            *gathered_weights = "gathered weights",
+                            *unreduced_gradients = "unreduced gradients", *activations = "activations",
+                            *flows = "flows between stages", *temporaries = "temporaries",
+                            *workspace = "kernel workspace", *token_ids = "token ids",
+                            *reduction = "pieces of a reduction", *rope_table = "RoPE table",
+                            *cache = "cache of keys and values", *copies = "copies for checkpoints",
+                            *snapshot = "in-memory snapshot", *libraries = "buffers of libraries",
+                            *nccl = "buffers of NCCL (estimate)", *offloading = "places of offloading",
+                            *ids_and_reductions = "token ids and reductions";
+}  // namespace term
 
 /// Bytes per rank.
-struct MemoryPlan {
-    Parameters::Bytes state;
-    Gathered::Bytes gathered;  ///< weights and gradients of units in use, where ranks divide them
-    int64_t activations = 0;   ///< frames of all micro-batches alive
-    ExecutorMemory executor;   ///< of which activations and the slots of flows follow
-    int64_t temporaries = 0;
-    int64_t workspace = 0;   ///< scratch of kernels
-    int64_t batches = 0;     ///< token ids, filled in by token_id_bytes
-    int64_t reduction = 0;   ///< pieces of the peers' gradients, filled in by Communicator::reduction_bytes
-    int64_t tables = 0;      ///< RoPE
-    int64_t cache = 0;       ///< keys and values of generation
-    int64_t copies = 0;      ///< of weights and moments, for checkpoints written beside the training
-    int64_t snapshot = 0;    ///< of weights and moments, to go back to
-    int64_t libraries = 0;   ///< filled in by library_bytes
-    int64_t nccl = 0;        ///< an estimate, filled in by nccl_bytes
-    int64_t offloading = 0;  ///< places that offloaded state and activations pass through
-    HostMemory on_host;      ///< not in the total
+class MemoryPlan {
+public:
+    struct Term {
+        std::string name;
+        int64_t bytes;
+        MemoryPlace place;
+    };
 
-    /// Arithmetic of a micro-batch's forward and backward, with what is computed again.
-    double flops = 0;
-
-    int64_t total() const {
-        return state.total() + gathered.weights + gathered.gradients + activations + executor.slots +
-               temporaries + workspace + batches + reduction + tables + cache + copies + snapshot +
-               libraries + nccl + offloading;
-    }
-    /// Those that are not 0, largest first.
-    std::vector<std::pair<std::string, int64_t>> terms() const;
-    std::vector<std::pair<std::string, int64_t>> terms_on_host() const;
-    /// One line a term, largest first, and the total beside the limit; what a GPU's run has on the host.
+    /// Bytes of a name that is there already are added to it; nothing is noted of 0 bytes.
+    void add(const std::string& name, int64_t bytes, MemoryPlace place = MemoryPlace::device);
+    /// Weights, gradients and moments.
+    void add(const Parameters::Bytes& state, MemoryPlace place = MemoryPlace::device);
+    /// Of a term; 0 where the plan has none of this name.
+    int64_t bytes(std::string_view name, MemoryPlace place = MemoryPlace::device) const;
+    int64_t total(MemoryPlace place = MemoryPlace::device) const;
+    /// Those in a place, largest first, and of equal ones the one that was added first.
+    std::vector<Term> largest_first(MemoryPlace place = MemoryPlace::device) const;
+    /// One line a term, largest first, and the total beside the limit; then the same for a GPU's host.
     std::string text(std::optional<int64_t> limit_bytes) const;
+
+private:
+    std::vector<Term> terms_;
 };
 
-/// The larger of what training (a micro-batch) and validation need (shapes of whole sequences), on the mesh's
-/// rank, whose stages these are. The callers add `gathered`, `batches` and `reduction`.
-MemoryPlan plan_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
-                         const BatchShape& validation, int threads, const Mesh& mesh,
-                         const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu);
-/// Of a whole decoder on one rank, one micro-batch after the other.
-MemoryPlan plan_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
-                         int threads, const Mesh& mesh = mesh_of_one(),
-                         const ExchangeOptions& exchanges = {});
+/// Of generation; `layers` as measure_generation() found them.
+MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const LayerMemory& layers);
+
+/// The cosines and sines of all positions.
+int64_t rope_table_bytes(const Decoder& decoder);
 /// What CUDA's libraries, kernels and graphs take of a GPU beside our own memory: an estimate, until it is
 /// measured on one.
 inline constexpr int64_t cuda_library_bytes = int64_t(768) << 20;
@@ -94,10 +81,6 @@ int64_t library_bytes(Dtype compute, int ranks);
 /// 640 threads x 8 steps x 8 bytes (its source, src/include/device.h); 16 channels are what it takes at least
 /// over NVLink of H100 and B200, of which a ring has one connection each.
 int64_t nccl_bytes(int communicators);
-/// Forward only, for generation: `batch.sequences` texts side by side, each of up to `batch.seq_len` tokens.
-/// One at a time is read whole, then all go on by a token at a time. `cache`: without memory.
-MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, int threads,
-                           Backend backend = Backend::cpu);
 /// Throws ConfigError naming the largest terms where the plan exceeds the limit; `remedy` says what to
 /// change.
 void require_fits(const MemoryPlan& plan, int64_t limit_bytes, const std::function<std::string()>& remedy);

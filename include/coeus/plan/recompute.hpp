@@ -4,7 +4,7 @@
 #pragma once
 
 #include "coeus/layers/recompute.hpp"
-#include "coeus/plan/memory.hpp"
+#include "coeus/plan/layer_memory.hpp"
 
 #include <functional>
 
@@ -35,7 +35,7 @@ struct RecomputePlan {
 };
 
 /// Plans a micro-batch's training with such choices for the blocks.
-using PlanOfChoices = std::function<MemoryPlan(const std::vector<Recompute>&)>;
+using PlanOfChoices = std::function<LayerMemory(const std::vector<Recompute>&)>;
 
 RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, const PlanOfChoices& plan_of);
 

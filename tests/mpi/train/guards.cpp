@@ -175,7 +175,7 @@ TEST_CASE("guards: from a snapshot the same steps have the same bits") {
         CAPTURE(c.name());
         const Mesh mesh(world.split(0, "world"), c.mesh);
         MeshRun run(c, mesh);
-        CHECK(run.engine.plan().snapshot > 0);
+        CHECK(run.engine.plan().bytes(term::snapshot) > 0);
         StateSnapshot snapshot(run.engine.decoder().parameters(), run.engine.exec());
         TestBatch batch = batch_of_step(c, 1);
         CHECK(run.step(1, batch));

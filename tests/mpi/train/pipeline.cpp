@@ -129,7 +129,7 @@ TEST_CASE("pipeline: what is planned is what is used, and validation has the los
         MeshRun many(c, mesh);
         TestBatch batch = batch_of_step(c, 1);
         CHECK(many.step(1, batch));
-        const MemoryPlan& plan = many.engine.plan();
+        const LayerMemory& plan = many.engine.layer_memory();
         int64_t largest = 0;
         size_t entries = 0, owed = 0;
         for (const Frame& frame : many.engine.executor().frames()) {

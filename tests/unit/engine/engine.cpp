@@ -154,7 +154,7 @@ TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's o
     for (const int rank : {0, 1}) {
         with.rank = rank;
         const Engine engine(model, with);
-        const MemoryPlan& plan = engine.plan();
+        const LayerMemory& plan = engine.layer_memory();
         CHECK(engine.recompute().frame == plan.executor.frame);
         CHECK(plan.activations == 4 * plan.executor.frame);  // all alive
         CHECK_THAT(engine.recompute().text(engine.decoder().parts()),

@@ -125,18 +125,19 @@ TEST_CASE("memory advice: what a GPU lacks its host may have") {
     const MemoryPlan offloaded = Engine(now.model, all[0].options).plan();
     CHECK(offloaded.total() < now.total());
     const std::string advice =
-        memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total());
+        memory_advice(now.model, now.options, offloaded.total(), offloaded.total(MemoryPlace::host));
     CHECK(advice == fmt::format("The cheapest change that fits: training.enable_cpu_offload = true, which "
                                 "needs {} and {} of host memory",
                                 bytes_text(double(offloaded.total())),
-                                bytes_text(double(offloaded.on_host.total()))));
+                                bytes_text(double(offloaded.total(MemoryPlace::host)))));
     const Planned following = planned(joined(one, settings_in(advice)), 1);
     CHECK(following.options.types.offload);
     CHECK(following.total() == offloaded.total());
     CHECK(alternatives(following.model, following.options).empty());
     // it must have it, and beside a CPU there is none
-    CHECK_THAT(memory_advice(now.model, now.options, offloaded.total(), offloaded.on_host.total() - 1),
-               !Contains("enable_cpu_offload"));
+    CHECK_THAT(
+        memory_advice(now.model, now.options, offloaded.total(), offloaded.total(MemoryPlace::host) - 1),
+        !Contains("enable_cpu_offload"));
     const Planned on_cpu = planned(joined(one, {"--device=cpu", "--training.enable_cpu_offload"}), 1);
     CHECK_FALSE(on_cpu.options.types.offload);
     CHECK(alternatives(on_cpu.model, on_cpu.options).empty());

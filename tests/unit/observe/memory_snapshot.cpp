@@ -68,9 +68,9 @@ TEST_CASE("snapshot: every byte that was ever in use is held by someone, once") 
                 peaks[arena] = std::max(peaks[arena], end);
             }
         }
-        CHECK(peaks[0] == ready.engine.plan().activations);
-        CHECK(peaks[1] == ready.engine.plan().temporaries);
-        CHECK(peaks[2] == ready.engine.plan().workspace);
+        CHECK(peaks[0] == ready.engine.layer_memory().activations);
+        CHECK(peaks[1] == ready.engine.layer_memory().temporaries);
+        CHECK(peaks[2] == ready.engine.layer_memory().workspace);
     }
 }
 
@@ -125,8 +125,8 @@ TEST_CASE("snapshot: its files") {
     CHECK(json["tensors"].size() == snapshot.held().size());
     CHECK(json["calls"].size() == snapshot.calls().size());
     CHECK(json["arenas"][0].string("name") == "activations");
-    CHECK(json["arenas"][0].integer("peak") <= ready.engine.plan().activations);
-    CHECK(json["fixed_bytes"].integer("optimizer moments") == ready.engine.plan().state.moments);
+    CHECK(json["arenas"][0].integer("peak") <= ready.engine.layer_memory().activations);
+    CHECK(json["fixed_bytes"].integer("optimizer moments") == ready.engine.plan().bytes(term::moments));
     CHECK_FALSE(json["fixed_bytes"].contains("activations"));
     const std::string svg = read_file(folder / "step-00000020/rank_3.svg");
     CHECK_THAT(svg, Catch::StartsWith("<svg") && Catch::Contains("Memory of step 20, rank 3") &&

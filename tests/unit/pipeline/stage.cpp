@@ -143,7 +143,7 @@ TEST_CASE("what is computed again has the same bits, in a smaller frame that hol
             TestModel plain(config, types, {3, 11});
             const Result kept = run(plain, batch);
             CHECK(std::isfinite(kept.loss));
-            int64_t largest = plain.plan.activations;
+            int64_t largest = plain.layers.activations;
             for (const std::vector<Recompute>& choices :
                  {std::vector{nothing, operations, nothing, nothing},
                   std::vector{operations, operations, operations, operations},
@@ -152,11 +152,11 @@ TEST_CASE("what is computed again has the same bits, in a smaller frame that hol
                         int(choices[3]));
                 TestModel model(config, types, {3, 11}, 1, 1, choices);
                 CHECK(run(model, batch) == kept);
-                CHECK(model.frame.peak_bytes() == model.plan.activations);
-                CHECK(model.frame.peak_entries() == model.plan.executor.frame_entries);
-                CHECK(model.temp.peak() == model.plan.temporaries);
-                CHECK(model.plan.activations < largest);
-                largest = model.plan.activations;
+                CHECK(model.frame.peak_bytes() == model.layers.activations);
+                CHECK(model.frame.peak_entries() == model.layers.executor.frame_entries);
+                CHECK(model.temp.peak() == model.layers.temporaries);
+                CHECK(model.layers.activations < largest);
+                largest = model.layers.activations;
                 model.scalars.loss = 0;
                 model.evaluate(batch);
                 CHECK(model.scalars.loss == kept.loss);

@@ -4,6 +4,7 @@
 #include "coeus/plan/memory.hpp"
 
 #include "coeus/base/text.hpp"
+#include "coeus/engine/engine.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
 #include "support/catch.hpp"
@@ -24,6 +25,11 @@ void train_once(TestModel& model, TestBatch& batch) {
     model.forward_backward(batch);
     adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
     adam.update(model.exec, cpu_kernels(), model.parameters(), model.scalars);
+}
+
+int64_t bytes_of(const TestModel& model) {
+    return model.decoder.parameters().bytes(true).total() + model.layers.activations +
+           model.layers.temporaries + model.layers.workspace + rope_table_bytes(model.decoder);
 }
 
 }  // namespace
@@ -48,10 +54,10 @@ TEST_CASE("a training step and a validation use exactly what was planned") {
                         if (shape.seq_len > 1) batch.split_documents(3, true);
                         train_once(model, batch);
                         CHECK(std::isfinite(model.scalars.loss));
-                        CHECK(model.frame.peak_bytes() == model.plan.activations);
-                        CHECK(model.frame.peak_entries() == model.plan.executor.frame_entries);
-                        CHECK(model.temp.peak() == model.plan.temporaries);
-                        CHECK(model.exec.workspace.peak() == model.plan.workspace);
+                        CHECK(model.frame.peak_bytes() == model.layers.activations);
+                        CHECK(model.frame.peak_entries() == model.layers.executor.frame_entries);
+                        CHECK(model.temp.peak() == model.layers.temporaries);
+                        CHECK(model.exec.workspace.peak() == model.layers.workspace);
                         model.evaluate(batch);  // throws where it needs more
                         model.logits(batch);
                     }
@@ -65,8 +71,8 @@ TEST_CASE("a plan of several chunks of logits holds") {
         TestModel model(config, types, {3, 257});
         TestBatch batch(3, 257, config.vocab);
         train_once(model, batch);
-        CHECK(model.temp.peak() == model.plan.temporaries);
-        CHECK(model.exec.workspace.peak() == model.plan.workspace);
+        CHECK(model.temp.peak() == model.layers.temporaries);
+        CHECK(model.exec.workspace.peak() == model.layers.workspace);
         model.evaluate(batch);
     }
 }
@@ -74,42 +80,44 @@ TEST_CASE("a plan of several chunks of logits holds") {
 TEST_CASE("the plan is the larger of training and validation") {
     const Decoder decoder(tiny_config(), {}, 64);
     const BatchShape small = {1, 8}, large = {4, 64}, none = {};
-    const MemoryPlan training = plan_training(decoder, large, none, 1),
-                     both = plan_training(decoder, large, small, 1),
-                     validation = plan_training(decoder, small, large, 1),
-                     least = plan_training(decoder, small, none, 1);
+    const LayerMemory training = measure_training(decoder, large, none, 1),
+                      both = measure_training(decoder, large, small, 1),
+                      validation = measure_training(decoder, small, large, 1),
+                      least = measure_training(decoder, small, none, 1);
     CHECK(both.activations == training.activations);
     CHECK(both.workspace == training.workspace);
     CHECK(validation.activations > least.activations);
     CHECK(validation.activations < training.activations);  // evaluation holds one block at a time
     CHECK(validation.temporaries > least.temporaries);
-    CHECK(validation.state.total() == training.state.total());
 }
 
 TEST_CASE("ranks that divide each sequence keep a part of its activations each") {
     const Decoder decoder(tiny_config(), {Dtype::f64, Dtype::f64}, 64);
     const BatchShape shape = {2, 64};
-    const MemoryPlan whole = plan_training(decoder, shape, shape, 1);
+    const LayerMemory whole = measure_training(decoder, shape, shape, 1);
     for (const auto exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
-        const MemoryPlan part = plan_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
-                                              {.context = {.exchange = exchange}});
+        const LayerMemory part = measure_training(decoder, shape, shape, 1, Mesh::planned({.cp = 4}, 2),
+                                                  {.context = {.exchange = exchange}});
         CHECK(4 * part.activations == whole.activations);
         CHECK(part.executor.frame_entries == whole.executor.frame_entries);
-        CHECK(part.tables == whole.tables);
     }
 }
 
 TEST_CASE("state and tables of a plan") {
     const DecoderConfig& config = find_flavor(find_family("llama3"), "debugmodel");
-    const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 100);
-    const MemoryPlan plan = plan_training(decoder, {1, 100}, {}, 1);
+    const Engine engine(config, {.types = {Dtype::f32, Dtype::bf16}, .training = {1, 100}});
+    const MemoryPlan& plan = engine.plan();
+    const LayerMemory& layers = engine.layer_memory();
     const int64_t n = config.parameters();
-    CHECK(plan.state.master == 4 * n);
-    CHECK(plan.state.compute == 2 * n);
-    CHECK(plan.state.gradients == 4 * n);
-    CHECK(plan.state.moments == 8 * n);
-    CHECK(plan.tables == 100 * 16 * 4);
-    CHECK(plan.total() == 18 * n + plan.tables + plan.activations + plan.temporaries + plan.workspace);
+    CHECK(plan.bytes(term::weights) == 4 * n);
+    CHECK(plan.bytes(term::compute_weights) == 2 * n);
+    CHECK(plan.bytes(term::gradients) == 4 * n);
+    CHECK(plan.bytes(term::moments) == 8 * n);
+    CHECK(plan.bytes(term::rope_table) == 100 * 16 * 4);
+    CHECK(plan.bytes(term::token_ids) == token_id_bytes({1, 100}, 1, {}).host);
+    CHECK(plan.total() == 18 * n + 100 * 16 * 4 + layers.activations + layers.temporaries + layers.workspace +
+                              plan.bytes(term::token_ids) + library_bytes(Dtype::bf16, 1));
+    CHECK(plan.total(MemoryPlace::host) == 0);
     // tokens, labels, document starts: two steps of 3 micro-batches and a validation batch; tokens, labels
     // and positions of this rank's part of a micro-batch
     CHECK(token_id_bytes({2, 5}, 3, {1, 7}).host == 4 * (3 * (2 * 3 * 10 + 7) + 2 * (3 * 10 + 7) + (10 + 7)));
@@ -124,22 +132,25 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
         KvCache cache(tiny_config().layers, 3, 19, 12, types.compute);
-        const MemoryPlan plan = plan_generation(decoder, cache, 2);
-        CHECK(plan.state.gradients == 0);
-        CHECK(plan.state.moments == 0);
-        CHECK(plan.cache == 2 * 2 * 3 * 19 * 12 * size_of(types.compute));  // keys, values of two layers
-        CHECK(plan.activations < plan_training(decoder, {1, 19}, {}, 2).activations);
-        CHECK(plan.total() == plan.state.total() + plan.activations + plan.temporaries + plan.workspace +
-                                  plan.batches + plan.tables + plan.cache);
+        const LayerMemory layers = measure_generation(decoder, cache, 2);
+        const MemoryPlan plan = plan_generation(decoder, cache, layers);
+        CHECK(plan.bytes(term::gradients) == 0);
+        CHECK(plan.bytes(term::moments) == 0);
+        CHECK(plan.bytes(term::cache) ==
+              2 * 2 * 3 * 19 * 12 * size_of(types.compute));  // keys, values of two layers
+        CHECK(layers.activations < measure_training(decoder, {1, 19}, {}, 2).activations);
+        CHECK(plan.total() == decoder.parameters().bytes(false).total() + layers.activations +
+                                  layers.temporaries + layers.workspace + 4 * (2 * 19 + 3) +
+                                  rope_table_bytes(decoder) + plan.bytes(term::cache));
         decoder.parameters().allocate(false);
         decoder.parameters().initialise(1, 1);
         cache.allocate();
         Exec exec;
         exec.threads = 2;
-        exec.workspace = Arena(plan.workspace, "workspace");
+        exec.workspace = Arena(layers.workspace, "workspace");
         decoder.parameters().refresh_compute(exec, cpu_kernels());
-        Frame frame(plan.activations, plan.executor.frame_entries);
-        Arena temp(plan.temporaries, "temporaries");
+        Frame frame(layers.activations, layers.executor.frame_entries);
+        Arena temp(layers.temporaries, "temporaries");
         StepScalars scalars;
         const auto run = [&](TestBatch& batch, const KvExchange& exchange) {
             const Batch view = batch.view();
@@ -153,9 +164,9 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
         std::vector<int32_t> slots = {2, 0, 1};
         run(prompt, PromptExchange(cache, 2));
         run(next, CachedExchange(cache, Tensor(slots.data(), Dtype::i32, {3})));
-        CHECK(frame.peak_bytes() == plan.activations);
-        CHECK(temp.peak() == plan.temporaries);
-        CHECK(exec.workspace.peak() == plan.workspace);
+        CHECK(frame.peak_bytes() == layers.activations);
+        CHECK(temp.peak() == layers.temporaries);
+        CHECK(exec.workspace.peak() == layers.workspace);
     }
 }
 
@@ -171,7 +182,7 @@ TEST_CASE("the process grows by what was planned") {
     const int64_t before = resident_bytes();
     TestModel model(config, {}, shape);
     train_once(model, batch);
-    const double grown = double(resident_bytes() - before), planned = double(model.plan.total());
+    const double grown = double(resident_bytes() - before), planned = double(bytes_of(model));
     CHECK(grown >= 0.97 * planned);
     CHECK(grown <= 1.03 * planned + double(16 << 20));
     const int64_t after = resident_bytes();
@@ -179,12 +190,32 @@ TEST_CASE("the process grows by what was planned") {
     CHECK(resident_bytes() <= after + growth_allowance);
 }
 
+TEST_CASE("terms of a plan add up by name and place") {
+    MemoryPlan plan;
+    plan.add("b", 2);
+    plan.add("a", 2);
+    plan.add("none", 0);
+    plan.add("a", 5, MemoryPlace::host);
+    CHECK(plan.bytes("a") == 2);
+    CHECK(plan.bytes("a", MemoryPlace::host) == 5);
+    CHECK(plan.bytes("c") == 0);
+    CHECK(plan.total() == 4);
+    CHECK(plan.total(MemoryPlace::host) == 5);
+    CHECK(plan.largest_first().size() == 2);
+    CHECK(plan.largest_first()[0].name == "b");  // as large as "a", and added before
+    plan.add("a", 3);
+    CHECK(plan.bytes("a") == 5);
+    CHECK(plan.largest_first().size() == 2);
+    CHECK(plan.largest_first()[0].name == "a");
+    CHECK_THROWS_AS(plan.add("a", -1), LogicError);
+}
+
 TEST_CASE("a plan is printed with the largest terms first") {
     MemoryPlan plan;
-    plan.state.master = int64_t(1) << 30;
-    plan.state.moments = int64_t(2) << 30;
-    plan.activations = int64_t(3) << 30;
-    plan.temporaries = 512;
+    plan.add(term::weights, int64_t(1) << 30);
+    plan.add(term::moments, int64_t(2) << 30);
+    plan.add(term::activations, int64_t(3) << 30);
+    plan.add(term::temporaries, 512);
     CHECK(plan.text(int64_t(8) << 30) ==
           "memory plan per rank:\n"
           "  activations                     3.00 GiB\n"
@@ -192,9 +223,9 @@ TEST_CASE("a plan is printed with the largest terms first") {
           "  weights                         1.00 GiB\n"
           "  temporaries                        512 B\n"
           "  total                           6.00 GiB of 8.00 GiB");
-    plan.on_host.state.moments = int64_t(4) << 30;
-    plan.on_host.activations = int64_t(1) << 30;
-    plan.offloading = 1024;
+    plan.add(term::moments, int64_t(4) << 30, MemoryPlace::host);
+    plan.add(term::activations, int64_t(1) << 30, MemoryPlace::host);
+    plan.add(term::offloading, 1024);
     CHECK_THAT(plan.text(int64_t(8) << 30),
                Catch::EndsWith("  places of offloading            1.00 KiB\n"
                                "  temporaries                        512 B\n"
@@ -206,10 +237,10 @@ TEST_CASE("a plan is printed with the largest terms first") {
 
 TEST_CASE("a run that does not fit is refused with its largest terms and what to change") {
     MemoryPlan plan;
-    plan.state.master = int64_t(1) << 30;
-    plan.state.moments = int64_t(2) << 30;
-    plan.state.gradients = int64_t(1) << 29;
-    plan.activations = int64_t(3) << 30;
+    plan.add(term::weights, int64_t(1) << 30);
+    plan.add(term::moments, int64_t(2) << 30);
+    plan.add(term::gradients, int64_t(1) << 29);
+    plan.add(term::activations, int64_t(3) << 30);
     const auto never = []() -> std::string { throw LogicError("asked for a remedy without need"); };
     const auto remedy = [] { return "Take a larger machine"; };
     CHECK_NOTHROW(require_fits(plan, plan.total(), never));
@@ -218,7 +249,7 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
                       "the run needs 6.50 GiB per rank, but there are 4.00 GiB; the largest terms: "
                       "activations 3.00 GiB, optimizer moments 2.00 GiB, weights 1.00 GiB. Take a larger "
                       "machine");
-    plan.on_host.state.moments = int64_t(4) << 30;
+    plan.add(term::moments, int64_t(4) << 30, MemoryPlace::host);
     CHECK_NOTHROW(require_fits_on_host(plan, int64_t(4) << 30));
     CHECK_THROWS_WITH(require_fits_on_host(plan, int64_t(1) << 30),
                       "the run needs 4.00 GiB of host memory per rank beside its GPU, but this host allows "
@@ -229,8 +260,9 @@ TEST_CASE("a run that does not fit is refused with its largest terms and what to
 
 TEST_CASE("a 405B model is planned without its memory") {
     const int64_t before = resident_bytes();
-    const Decoder decoder(find_flavor(find_family("llama3"), "405B"), {Dtype::f32, Dtype::bf16}, 8192);
-    const MemoryPlan plan = plan_training(decoder, {1, 8192}, {}, 8);
+    const Engine engine(find_flavor(find_family("llama3"), "405B"),
+                        {.types = {Dtype::f32, Dtype::bf16}, .training = {1, 8192}, .threads = 8});
+    const MemoryPlan& plan = engine.plan();
     CHECK(plan.total() > int64_t(18) * 405853388800);
     CHECK(resident_bytes() - before < (int64_t(64) << 20));
     CHECK_THAT(plan.text(1), Catch::Contains("optimizer moments"));

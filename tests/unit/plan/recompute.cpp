@@ -20,7 +20,7 @@ namespace {
 PlanOfChoices plans_of(const DecoderConfig& config, const BatchShape& shape = {2, 19}) {
     return [config, shape](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 1, {}, choices);
-        return plan_training(decoder, shape, {}, 1);
+        return measure_training(decoder, shape, {}, 1);
     };
 }
 
@@ -88,14 +88,14 @@ TEST_CASE("recomputation: a budget gets the least arithmetic whose frame fits") 
         CAPTURE(budget);
         const double limit = full + budget * (none - full);
         const RecomputePlan plan = plan_recompute({.mode = Mode::budget, .budget = budget}, layers, plan_of);
-        const MemoryPlan chosen = plan_of(plan.blocks);
+        const LayerMemory chosen = plan_of(plan.blocks);
         CHECK(double(chosen.activations) <= limit);
         // every choice there is
         double least = std::numeric_limits<double>::infinity();
         for (int code = 0; code < 243; ++code) {
             std::vector<Recompute> choices;
             for (int i = 0, rest = code; i < layers; ++i, rest /= 3) choices.push_back(Recompute(rest % 3));
-            const MemoryPlan other = plan_of(choices);
+            const LayerMemory other = plan_of(choices);
             if (double(other.activations) <= limit) least = std::min(least, other.flops);
         }
         CHECK(chosen.flops == least);

@@ -25,6 +25,11 @@ MemoryPlan planned(int ranks, const Words& arguments) {
     return Engine(model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)).plan();
 }
 
+int64_t state_of(const MemoryPlan& plan) {
+    return plan.bytes(term::weights) + plan.bytes(term::compute_weights) + plan.bytes(term::gradients) +
+           plan.bytes(term::moments);
+}
+
 // `part` is `whole` / divisor, within 1 % of padding and of what is not divided.
 bool divided(int64_t part, int64_t whole, int64_t divisor) {
     return relatively_close(double(part * divisor), double(whole), 0.01);
@@ -34,9 +39,10 @@ bool divided(int64_t part, int64_t whole, int64_t divisor) {
 
 TEST_CASE("plan of 405B: twice the shards, half the state") {
     const MemoryPlan few = planned(64, {}), many = planned(512, {});
-    CHECK(divided(many.state.total(), few.state.total(), 8));
-    CHECK(many.activations == few.activations);
-    CHECK(many.gathered.weights >= few.gathered.weights);  // a whole unit, padded to the ranks
+    CHECK(divided(state_of(many), state_of(few), 8));
+    CHECK(many.bytes(term::activations) == few.bytes(term::activations));
+    CHECK(many.bytes(term::gathered_weights) >=
+          few.bytes(term::gathered_weights));  // a whole unit, padded to the ranks
     CHECK(many.total() < few.total());
 }
 
@@ -45,10 +51,10 @@ TEST_CASE("plan of 405B on 512 ranks: tensor parallel divides layers and tokens"
     for (const char* degree : {"2", "4", "8"}) {
         CAPTURE(degree);
         const MemoryPlan now = planned(512, {std::string("--parallelism.tensor_parallel_degree=") + degree});
-        CHECK(divided(now.activations, before.activations, 2));
-        CHECK(divided(now.gathered.weights, before.gathered.weights, 2));
-        CHECK(divided(now.gathered.gradients, before.gathered.gradients, 2));
-        CHECK(divided(now.state.total(), before.state.total(), 1));
+        CHECK(divided(now.bytes(term::activations), before.bytes(term::activations), 2));
+        CHECK(divided(now.bytes(term::gathered_weights), before.bytes(term::gathered_weights), 2));
+        CHECK(divided(now.bytes(term::unreduced_gradients), before.bytes(term::unreduced_gradients), 2));
+        CHECK(divided(state_of(now), state_of(before), 1));
         CHECK(now.total() < before.total());
         before = now;
     }
@@ -59,9 +65,9 @@ TEST_CASE("plan of 405B on 512 ranks: context parallel divides tokens") {
     for (const char* degree : {"2", "4", "8"}) {
         CAPTURE(degree);
         const MemoryPlan now = planned(512, {std::string("--parallelism.context_parallel_degree=") + degree});
-        CHECK(divided(now.activations, before.activations, 2));
-        CHECK(now.gathered.weights == before.gathered.weights);
-        CHECK(divided(now.state.total(), before.state.total(), 1));
+        CHECK(divided(now.bytes(term::activations), before.bytes(term::activations), 2));
+        CHECK(now.bytes(term::gathered_weights) == before.bytes(term::gathered_weights));
+        CHECK(divided(state_of(now), state_of(before), 1));
         CHECK(now.total() < before.total());
         before = now;
     }
@@ -77,9 +83,11 @@ TEST_CASE("plan of 405B on 512 ranks: a pipeline divides layers") {
         CAPTURE(degree);
         const MemoryPlan now = pipeline(degree);
         // of 126 layers rank 0 has 63, 32, 16
-        CHECK(relatively_close(double(now.gathered.weights), double(before.gathered.weights) / 2, 0.06));
+        CHECK(relatively_close(double(now.bytes(term::gathered_weights)),
+                               double(before.bytes(term::gathered_weights)) / 2, 0.06));
         // as many more frames are alive as each is smaller
-        CHECK(relatively_close(double(now.activations), double(before.activations), 0.06));
+        CHECK(relatively_close(double(now.bytes(term::activations)), double(before.bytes(term::activations)),
+                               0.06));
         CHECK(now.total() < before.total());
         before = now;
     }
@@ -90,9 +98,9 @@ TEST_CASE("plan of 405B on 512 ranks: the less a block keeps, the smaller the pe
         return planned(512, {std::string("--activation_checkpoint.mode=") + name});
     };
     const MemoryPlan none = mode("none"), selective = mode("selective"), full = mode("full");
-    CHECK(selective.activations < none.activations);
-    CHECK(full.activations < selective.activations / 4);
-    CHECK(full.state.total() == none.state.total());
+    CHECK(selective.bytes(term::activations) < none.bytes(term::activations));
+    CHECK(full.bytes(term::activations) < selective.bytes(term::activations) / 4);
+    CHECK(state_of(full) == state_of(none));
 }
 
 TEST_CASE("the plan of GPUs has an estimate of what NCCL takes for each communicator") {
@@ -103,14 +111,14 @@ TEST_CASE("the plan of GPUs has an estimate of what NCCL takes for each communic
     };
     const int64_t of_one = 16 * ((4 << 20) + (512 << 10) + 4915200);
     const MemoryPlan shards = on_gpus({});
-    CHECK(shards.nccl == 4 * of_one);  // weights, gradients, loss, norm
+    CHECK(shards.bytes(term::nccl) == 4 * of_one);  // weights, gradients, loss, norm
     CHECK_THAT(shards.text(0), Catch::Contains("buffers of NCCL (estimate)"));
     const MemoryPlan two = on_gpus({"--parallelism.tensor_parallel_degree=2"});
-    CHECK(two.nccl == 5 * of_one);
+    CHECK(two.bytes(term::nccl) == 5 * of_one);
     // by the host
     MemoryPlan staged = on_gpus({"--comm.transport=staged"});
-    CHECK(staged.nccl == 0);
-    CHECK(staged.total() == shards.total() - shards.nccl);
-    CHECK(planned(8, {"--device=cpu"}).nccl == 0);
-    CHECK(planned(1, {"--device=cuda", "--training.seq_len=1024"}).nccl == 0);
+    CHECK(staged.bytes(term::nccl) == 0);
+    CHECK(staged.total() == shards.total() - shards.bytes(term::nccl));
+    CHECK(planned(8, {"--device=cpu"}).bytes(term::nccl) == 0);
+    CHECK(planned(1, {"--device=cuda", "--training.seq_len=1024"}).bytes(term::nccl) == 0);
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/plan/layer_memory.hpp"
+
+#include "coeus/layers/block_inputs.hpp"
+#include "coeus/pipeline/stage.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+// What one dry pass would have used.
+struct Measured {
+    int64_t activations, on_host, temporaries, workspace;
+    size_t entries, owed;
+    double flops;
+};
+
+class FlopCounter : public KernelObserver {
+public:
+    void begin(const char*, double flops, double) override { flops_ += flops; }
+    void end() override {}
+    double flops() const { return flops_; }
+
+private:
+    double flops_ = 0;
+};
+
+// `ranks` divide each sequence of `shape`.
+Batch planned_batch(const BatchShape& shape, int ranks) {
+    const Tensor ids(nullptr, Dtype::i32, {shape.count() / ranks});
+    return {.sequences = shape.sequences,
+            .seq_len = shape.seq_len / ranks,
+            .tokens = ids,
+            .labels = ids,
+            .positions = ids,
+            .document_start = Tensor(nullptr, Dtype::i32, {shape.count()})};
+}
+
+// `context` makes a Ctx of what a dry run has.
+template <class Context, class Pass>
+Measured measure(int threads, const Context& context, const Pass& pass) {
+    FlopCounter counter;
+    Exec exec;
+    exec.threads = threads;
+    exec.observer = &counter;
+    Frame frame;
+    Arena temp;
+    StepScalars scalars;
+    Ctx c = context(exec, frame, temp, scalars);
+    pass(c);
+    return {frame.peak_bytes(),   frame.peak_host_bytes(), temp.peak(),    exec.workspace.peak(),
+            frame.peak_entries(), frame.peak_owed(),       counter.flops()};
+}
+
+void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
+    frame = std::max(frame, m.activations);
+    layers.temporaries = std::max(layers.temporaries, m.temporaries);
+    layers.workspace = std::max(layers.workspace, m.workspace);
+    layers.executor.frame_entries = std::max(layers.executor.frame_entries, m.entries);
+    layers.executor.frame_owed = std::max(layers.executor.frame_owed, m.owed);
+    layers.executor.frame_on_host = std::max(layers.executor.frame_on_host, m.on_host);
+}
+
+// An upper bound in floating point, before bytes are added up in 64 bits.
+void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
+    const double widths = 8 * double(m.dim) + 4 * double((m.heads + m.kv_heads) * m.head_dim) +
+                          4 * double(m.ffn_hidden) + double(m.heads);
+    const double bytes = 8 * double(shape.count()) * double(m.layers) * widths;
+    if (bytes > 1e18)
+        throw ConfigError(
+            "training.local_batch_size x seq_len = {} x {}: the activations would take {:.1e} bytes; "
+            "lower one of them",
+            shape.sequences, shape.seq_len, bytes);
+}
+
+}  // namespace
+
+LayerMemory measure_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
+                             const BatchShape& validation, int threads, const Mesh& mesh,
+                             const ExchangeOptions& exchanges, Backend backend) {
+    refuse_absurd(decoder.config(), training);
+    refuse_absurd(decoder.config(), validation);
+    LayerMemory layers;
+    const auto flow_of = [&](const BatchShape& shape) {
+        return Tensor(nullptr, decoder.parameters().types().compute,
+                      {shape.count() / mesh.size(cp | tp), decoder.config().dim});
+    };
+    Exec computation;
+    Stream stream(Stream::Mode::eager);
+    const Exchanges through(exchanges, mesh, computation, stream);
+    const OffloadedInputs on_host;
+    const BlockInputs& trained = decoder.parameters().types().offload ? on_host : inputs_in_frame();
+    const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
+                          const auto& run) {
+        const Batch batch = planned_batch(shape, mesh.size(cp));
+        const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
+            return {.exec = exec,
+                    .k = dry_kernels_of(backend),
+                    .frame = frame,
+                    .temp = temp,
+                    .batch = batch,
+                    .scalars = scalars,
+                    .kv = *through.kv,
+                    .tp = through.tp,
+                    .tokens = *through.tokens,
+                    .loss = through.loss,
+                    .inputs = inputs};
+        };
+        const Measured m = measure(threads, context, run);
+        take_larger(layers, m, most);
+        return m.flops;
+    };
+    const Flow flow = flow_of(training), validation_flow = flow_of(validation);
+    for (size_t i = 0; i < decoder.parts().size(); ++i) {
+        const Stage stage(decoder, decoder.parts()[i]);  // nothing is gathered
+        const Flow gradient = stage.part().embedding && stage.part().head ? Flow{} : flow;
+        double flops = 0;
+        if (executor.training().runs_whole[i])
+            flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                stage.forward(c, flow);
+                stage.backward(c, gradient);
+            });
+        if (executor.training().runs_halves[i])
+            flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+                stage.forward(c, flow);
+                stage.backward_input(c, gradient);
+                stage.backward_weight(c);
+            });
+        layers.flops += flops;
+        if (validation.sequences > 0)
+            pass(validation, inputs_in_frame(), layers.executor.validation_frame,
+                 [&](Ctx& c) { stage.evaluate(c, validation_flow); });
+    }
+    layers.flops += pass(training, trained, layers.executor.frame, [&](Ctx& c) {
+        for (const Storage& storage : decoder.parameters().storages())
+            c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
+    });
+    layers.activations = executor.frame_bytes(layers.executor);
+    layers.activations_on_host = executor.frame_bytes_on_host(layers.executor);
+    if (layers.activations_on_host > 0) layers.input_places = OffloadedInputs::bytes(flow.hidden());
+    layers.executor.slots = executor.slot_bytes(flow.hidden().bytes(), validation_flow.hidden().bytes());
+    return layers;
+}
+
+LayerMemory measure_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+                             int threads, const Mesh& mesh, const ExchangeOptions& exchanges) {
+    Exec exec;
+    const Executor executor(one_stage(), 0, {Stage(decoder)}, exec);
+    return measure_training(decoder, executor, training, validation, threads, mesh, exchanges);
+}
+
+LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, int threads, Backend backend) {
+    LayerMemory layers;
+    const Stage stage(decoder);
+    const Dtype type = decoder.parameters().types().accumulate();
+    const auto pass = [&](const BatchShape& shape, const KvExchange& exchange) {
+        const Batch batch = planned_batch(shape, 1);
+        const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
+            return {.exec = exec,
+                    .k = dry_kernels_of(backend),
+                    .frame = frame,
+                    .temp = temp,
+                    .batch = batch,
+                    .scalars = scalars,
+                    .kv = exchange};
+        };
+        const Measured m = measure(threads, context, [&](Ctx& c) {
+            const Tensor logits(nullptr, type, {shape.sequences, decoder.config().vocab});
+            stage.last_logits(c, logits);
+        });
+        take_larger(layers, m, layers.executor.frame);
+    };
+    pass({.sequences = 1, .seq_len = cache.context()}, PromptExchange(cache, 0));
+    pass({.sequences = cache.sequences(), .seq_len = 1},
+         CachedExchange(cache, Tensor(nullptr, Dtype::i32, {cache.sequences()})));
+    layers.activations = layers.executor.frame;
+    return layers;
+}
+
+}  // namespace coeus
