@@ -369,14 +369,14 @@ void Communicator::connect(NcclWorld& nccl) {
 }
 
 void Communicator::grouped(const Exec& exec, FunctionRef<void()> calls) const {
-    if (exec.queue && size_ > 1 && !planned_)
+    if (!exec.is_synchronous() && size_ > 1 && !planned_)
         transport(exec).grouped(calls);
     else
         calls();
 }
 
 void Communicator::all_reduce(Exec& exec, Tensor inout, Where where) const {
-    if (!exec.queue) return all_reduce(inout, Reduce::sum, where);
+    if (exec.is_synchronous()) return all_reduce(inout, Reduce::sum, where);
     if (planned_ || size_ == 1 || inout.count() == 0) return;
     transport(exec).all_reduce(*exec.queue, inout, where);
 }
@@ -389,21 +389,21 @@ void Communicator::carry(Exec& exec, Exchange exchange, Tensor out, Tensor in, W
 }
 
 void Communicator::all_gather(Exec& exec, Tensor out, Tensor in, Where where) const {
-    if (!exec.queue) return all_gather(out, in, where);
+    if (exec.is_synchronous()) return all_gather(out, in, where);
     require(out.count() == in.count() * size_ && in.dtype == out.dtype,
             "all_gather: counts or types do not match");
     carry(exec, &Transport::all_gather, out, in, where);
 }
 
 void Communicator::reduce_scatter(Exec& exec, Tensor out, Tensor in, Where where) const {
-    if (!exec.queue) return reduce_scatter(out, in, where);
+    if (exec.is_synchronous()) return reduce_scatter(out, in, where);
     require(in.count() == out.count() * size_ && in.dtype == out.dtype,
             "reduce_scatter: counts or types do not match");
     carry(exec, &Transport::reduce_scatter, out, in, where);
 }
 
 void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) const {
-    if (!exec.queue) return all_to_all(out, in, where);
+    if (exec.is_synchronous()) return all_to_all(out, in, where);
     require(in.count() == out.count() && in.count() % size_ == 0 && in.dtype == out.dtype,
             "all_to_all: counts or types do not match");
     carry(exec, &Transport::all_to_all, out, in, where);
@@ -411,7 +411,7 @@ void Communicator::all_to_all(Exec& exec, Tensor out, Tensor in, Where where) co
 
 void Communicator::send_receive(Exec& exec, Tensor sent, int to, Tensor received, int from,
                                 Where where) const {
-    if (!exec.queue) return send_receive(sent, to, received, from, where);
+    if (exec.is_synchronous()) return send_receive(sent, to, received, from, where);
     require(sent.dense() && received.dense() && sent.bytes() == received.bytes(),
             "messages of a device need dense rows and equal sizes");
     if (planned_) return;

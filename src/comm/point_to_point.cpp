@@ -10,7 +10,7 @@ namespace coeus {
 namespace {
 
 std::unique_ptr<MessageCarrier> carrier(const Communicator& ranks, int count, Sends sends, Exec& exec) {
-    if (!exec.queue) return make_host_messages(ranks, count, sends);
+    if (exec.is_synchronous()) return make_host_messages(ranks, count, sends);
     if (Transport* transport = ranks.handle().transport.get())
         if (auto messages = transport->make_messages(exec, count)) return messages;
     return make_staged_messages(ranks, count, sends, exec);
@@ -29,7 +29,7 @@ PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends)
 
 PointToPoint::PointToPoint(const Communicator& ranks, int count, Sends sends, Exec& exec)
     : ranks_(ranks),
-      computation_(exec.queue.get()),
+      computation_(exec.is_synchronous() ? nullptr : exec.queue.get()),
       under_way_(size_t(count)),
       messages_(ranks.is_planned() ? nullptr : carrier(ranks, count, sends, exec)) {}
 

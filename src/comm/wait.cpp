@@ -2,8 +2,10 @@
 #include "wait.hpp"
 
 #include "check_mpi.hpp"
+#include "coeus/comm/mpi.hpp"
 
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 namespace coeus {
@@ -13,6 +15,13 @@ namespace {
 // About a millisecond where nobody else wants the core; MPI yields it in each test where it is told to.
 constexpr int tests_awake = 10'000;
 constexpr std::chrono::microseconds nap(20);
+
+template <auto function>
+constexpr std::string_view description() {
+    return __PRETTY_FUNCTION__;
+}
+static_assert(description<wait_all>().find(waiting_function) != std::string_view::npos,
+              "waiting_function is not the name of wait_all");
 
 }  // namespace
 

@@ -13,7 +13,7 @@ namespace coeus {
 /// Not by MPI_Wait: where two threads of a process wait inside Open MPI 4.1, the one that ends the other's
 /// request wakes it, and is then waited for by spinning; on one core that costs the other's time slice, 3 ms,
 /// in each exchange (`ompi_sync_wait_mt`, `WAIT_SYNC_RELEASE`). The watchdog knows by the function's name
-/// that a thread is in MPI. Throws Error.
+/// (`waiting_function`) that a thread is in MPI. Throws Error.
 [[gnu::noinline]] void wait_all(std::span<MPI_Request> requests);
 void wait_for(MPI_Request& request);
 

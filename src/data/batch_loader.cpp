@@ -54,7 +54,8 @@ void BatchLoader::fill(int64_t step, Buffer& buffer) {
     const auto [first, count] = samples_of(step, options_.global_batch, options_.rank, options_.ranks);
     const auto length = size_t(stream_.seq_len());
     buffer.valid_tokens = 0;
-    const Recorded recorded(OperationKind::data, "read samples", std::source_location::current());
+    const Recorded recorded(OperationKind::data, operation_name::read_samples,
+                            std::source_location::current());
     for (int64_t row = 0; row < count; ++row) {
         const auto part = [&](std::vector<int32_t>& all) {
             return std::span(all).subspan(size_t(row) * length, length);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/device/device.hpp"
 
+#include "coeus/base/error.hpp"
 #include "coeus/device/cpu.hpp"
 
 #include <cstring>
@@ -9,13 +10,34 @@ namespace coeus {
 
 namespace {
 
+// Does its work at once.
+class HostQueue : public Queue {
+public:
+    bool is_synchronous() const override { return true; }
+    void copy(void* to, const void* from, int64_t bytes) override {
+        if (bytes > 0 && to != from) std::memcpy(to, from, size_t(bytes));
+    }
+    void finish() override {}
+    int64_t mark() override { return 0; }
+    void finish(int64_t /*point*/) override {}
+    void wait_for(const Queue& /*other*/, int64_t /*point*/) override {}
+    void begin_recording() override { throw LogicError("the host's queue records no graphs"); }
+    std::unique_ptr<Graph> end_recording() override {
+        throw LogicError("the host's queue records no graphs");
+    }
+    void give(const Graph& /*graph*/) override { throw LogicError("the host's queue takes no graphs"); }
+    bool is_recording() const override { return false; }
+    void enter_thread() const override {}
+    void* native() const override { return nullptr; }
+};
+
 class Host : public Device {
 public:
     Backend backend() const override { return Backend::cpu; }
     const std::string& name() const override { return name_; }
     const Memory& memory() const override { return host_memory(); }
     const Memory& staging() const override { return host_memory(); }
-    std::unique_ptr<Queue> make_queue() const override { return nullptr; }
+    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<HostQueue>(); }
     void copy(void* to, const void* from, int64_t bytes) const override {
         std::memcpy(to, from, size_t(bytes));
     }

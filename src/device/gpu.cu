@@ -107,6 +107,7 @@ public:
         cudaStreamDestroy(stream_);
     }
 
+    bool is_synchronous() const override { return false; }
     void copy(void* to, const void* from, int64_t bytes) override {
         if (bytes > 0) COEUS_CHECK_CUDA(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_));
     }

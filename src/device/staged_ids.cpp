@@ -10,7 +10,7 @@ StagedIds::StagedIds(const Device& device, int64_t count, const std::string& wha
 
 Tensor StagedIds::brought(Exec& exec, int64_t count, int64_t place) const {
     const Tensor from = host_.view.slice_rows(place * count_, count);
-    if (!exec.queue) return from;
+    if (!there_.view) return from;
     const Tensor to = there_.view.slice_rows(0, count);
     exec.queue->copy(to.data, from.data, from.bytes());
     return to;

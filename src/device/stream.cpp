@@ -36,7 +36,7 @@ struct Stream::Worker {
 
     void loop() {
         std::unique_lock lock(mutex);
-        if (stream.exec_.queue) stream.exec_.queue->enter_thread();
+        stream.exec_.queue->enter_thread();
         while (true) {
             changed.wait(lock, [this] { return done < given || ending; });
             if (done == given) return;
@@ -87,8 +87,8 @@ struct Stream::Waiting {
 
 Stream::Stream(Mode mode) : Stream(mode, Exec()) {}
 
-Stream::Stream(Mode mode, const Exec& computation) : beside_(computation.queue.get()) {
-    if (beside_) exec_.run_on(*computation.device);
+Stream::Stream(Mode mode, const Exec& computation)
+    : beside_(computation.is_synchronous() ? nullptr : computation.queue.get()), exec_(*computation.device) {
     if (mode == Mode::threaded) worker_ = std::make_unique<Worker>(*this);
     if (mode == Mode::deferred) waiting_ = std::make_unique<Waiting>(*this);
 }

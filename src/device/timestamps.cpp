@@ -4,7 +4,8 @@
 namespace coeus {
 
 Timestamps::Timestamps(const Exec& computation)
-    : device_(computation.device), computation_(computation.queue.get()) {
+    : device_(computation.device),
+      computation_(computation.is_synchronous() ? nullptr : computation.queue.get()) {
     restart();
 }
 

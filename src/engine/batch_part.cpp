@@ -59,7 +59,7 @@ Batch BatchPart::bring(Exec& exec, int64_t place) const {
             .tokens = tokens_.brought(exec, count, place),
             .labels = labels_.brought(exec, count, place),
             .positions = positions_.view.slice_rows(0, count),
-            .document_start = documents && exec.queue
+            .document_start = documents && document_start_.count() > 0
                                   ? document_start_.brought(exec, documents.count(), place)
                                   : documents};
 }

@@ -188,7 +188,7 @@ Tensor Engine::flow_of(int64_t tokens) const {
 bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
                                FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
-    if (exec_.queue) exec_.queue->finish();  // of a step without update
+    exec_.queue->finish();  // of a step without update
     StepScalars scalars = adam_.begin_step(uint64_t(step), learning_rate, valid_tokens);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
@@ -235,7 +235,7 @@ void Engine::renew_weights() {
 
 // A graph gathers all weights it reads.
 void Engine::give(StepGraph& work, FunctionRef<void()> call) {
-    if (!options_.graphs || !exec_.queue || exec_.observer) return call();
+    if (!gives_graphs()) return call();
     gathered_.forget_weights();
     work.give(exec_, call);
 }
@@ -259,19 +259,15 @@ void Engine::forward_backward(int64_t local_batch) {
 
 void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
-    const ObservedExchange noted(exec_, "reduce_gradients");
+    const ObservedExchange noted(exec_, Exchange::reduce_gradients);
     (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(exec_, table->gradient);
     StepScalars& scalars = step_->scalars();
-    if (exec_.queue)
-        exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
-    else
-        scalars.own_loss = scalars.loss;
+    exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));
 }
 
-void Engine::observe(KernelObserver* kernels, ArenaObserver* arenas) {
-    exec_.observer = kernels;
+void Engine::observe_arenas(ArenaObserver* arenas) {
     exec_.workspace.observe(arenas);
     temp_.observe(arenas);
     executor_.observe(arenas);

@@ -102,7 +102,7 @@ void RawFile::prefetch(int64_t bytes, int64_t offset) const {
 }
 
 void RawFile::write(const void* from, int64_t bytes, int64_t offset) {
-    const Recorded recorded("write", bytes, path_);
+    const Recorded recorded(operation_name::write, bytes, path_);
     written_ += bytes;
     const auto* next = static_cast<const char*>(from);
     while (bytes > 0) {

@@ -102,7 +102,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
     const Dtype type = decoder_.parameters().types().accumulate();
     const Shape shape = {sequences, config.vocab};
     logits_ = OwnedTensor(type, shape, "logits", memory);
-    if (!device.is_host()) logits_on_host_ = OwnedTensor(type, shape, "logits", device.staging());
+    if (!device.is_host()) staged_logits_ = OwnedTensor(type, shape, "logits", device.staging());
+    logits_on_host_ = device.is_host() ? logits_.view : staged_logits_.view;
 }
 
 Tensor Generator::read(int64_t slot, std::span<const int32_t> tokens) {
@@ -150,8 +151,7 @@ Tensor Generator::run(const Batch& batch, const KvExchange& exchange) {
           .scalars = step_.scalars(),
           .kv = exchange};
     stage_.last_logits(c, logits);
-    if (!exec_.queue) return finite(logits);
-    const Tensor on_host = logits_on_host_.view.slice_rows(0, batch.sequences);
+    const Tensor on_host = logits_on_host_.slice_rows(0, batch.sequences);
     exec_.queue->copy(on_host.data, logits.data, logits.bytes());
     exec_.queue->finish();
     return finite(on_host);

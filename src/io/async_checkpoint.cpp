@@ -5,8 +5,6 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
 
-#include <cstring>
-
 namespace coeus {
 
 using namespace checkpoint_format;
@@ -42,14 +40,11 @@ std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>
 }
 
 void copy_rows(Exec& exec, Tensor to, Tensor from) {
-    if (exec.queue) return exec.queue->copy(to.data, from.data, from.bytes());
-    const int64_t row = from.cols() * size_of(from.dtype);
-    if (from.dense()) {
-        std::memcpy(to.data, from.data, size_t(from.bytes()));
-        return;
+    if (from.dense()) return exec.queue->copy(to.data, from.data, from.bytes());
+    for (int64_t r = 0; r < from.rows(); ++r) {
+        const Tensor row = from.slice_rows(r, 1);
+        exec.queue->copy(to.slice_rows(r, 1).data, row.data, row.bytes());
     }
-    for (int64_t r = 0; r < from.rows(); ++r)
-        std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, size_t(row));
 }
 
 }  // namespace
@@ -92,7 +87,7 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
                 copy_rows(stream_.exec(), copies_[i].local,
                           tensors_[i].local.slice_rows(share.first, share.count));
         }
-        if (stream_.exec().queue) stream_.exec().queue->finish();
+        stream_.exec().queue->finish();
     });
     write_beside();
     waited_ += since_begin_.seconds();

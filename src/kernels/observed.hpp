@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a table from a backend's functions so that Exec's observer, where there is one, sees every call, with
+// Fills a table from a backend's functions so that Exec's observers, if there are any, see every call, with
 // the floating point operations and the bytes that its operands say. The only place that knows observers. A
 // backend is a type whose static members are its functions; for an entry without one, nothing is computed.
 #pragma once
@@ -155,12 +155,12 @@ template <class... Args, void (*kernel)(Exec&, Args...), Cost (*cost_of)(Args...
 struct Observed<kernel, cost_of> {
     template <const char* name>
     static void call(Exec& exec, Args... args) {
-        if (!exec.observer) return kernel(exec, args...);
+        if (exec.observers.none()) return kernel(exec, args...);
         const Cost c = cost_of(args...);
-        exec.observer->begin(name, c.flops, c.bytes);
-        exec.observer->operands(Operands(args...).all());
+        exec.observers.begin(name, c.flops, c.bytes);
+        exec.observers.operands(Operands(args...).all());
         kernel(exec, args...);
-        exec.observer->end();
+        exec.observers.end();
     }
 };
 

@@ -12,7 +12,7 @@ Tensor AllGatherExchange::gather(Ctx& c, Tensor own, const AttentionTensors& t) 
                  mine = ranks.slice_rows(cp_.rank() * tokens, tokens);
     c.k.cast(c.exec, mine, own);
     {
-        const ObservedExchange noted(c.exec, "gather_keys", ranks);
+        const ObservedExchange noted(c.exec, Exchange::gather_keys, ranks);
         cp_.all_gather(c.exec, ranks, mine);
     }
     to_sequences(c, all, ranks, t);
@@ -27,7 +27,7 @@ void AllGatherExchange::scatter(Ctx& c, Tensor own, Tensor gradients, const Atte
                  mine = ranks.slice_rows(cp_.rank() * tokens, tokens);
     to_ranks(c, ranks, gradients, t);
     {
-        const ObservedExchange noted(c.exec, "scatter_keys", ranks);
+        const ObservedExchange noted(c.exec, Exchange::scatter_keys, ranks);
         cp_.reduce_scatter(c.exec, mine, ranks);
     }
     c.k.cast(c.exec, own, mine);

@@ -31,7 +31,7 @@ Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
         }
     }
     {
-        const ObservedExchange noted(c.exec, "tokens_to_heads", sent);
+        const ObservedExchange noted(c.exec, Exchange::tokens_to_heads, sent);
         cp_.all_to_all(c.exec, received, sent);
     }
     to_sequences(c, all, received, t);
@@ -46,7 +46,7 @@ void HeadsExchange::to_tokens(Ctx& c, std::initializer_list<Tensor> tensors, Ten
     const Tensor sent = c.temp.alloc(all.dtype, all.shape), received = c.temp.alloc(all.dtype, all.shape);
     to_ranks(c, sent, all, t);
     {
-        const ObservedExchange noted(c.exec, "heads_to_tokens", sent);
+        const ObservedExchange noted(c.exec, Exchange::heads_to_tokens, sent);
         cp_.all_to_all(c.exec, received, sent);
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {

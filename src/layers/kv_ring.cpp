@@ -43,8 +43,8 @@ void RingExchange::pass_on(Tensor here, Tensor coming) const {
 }
 
 // What was not hidden behind the computation.
-void RingExchange::finish(Ctx& c, const char* name, Tensor passed) const {
-    const ObservedExchange noted(c.exec, name, passed);
+void RingExchange::finish(Ctx& c, Exchange exchange, Tensor passed) const {
+    const ObservedExchange noted(c.exec, exchange, passed);
     messages_->wait_for_all();
 }
 
@@ -64,7 +64,7 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
         c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
                       c.batch.document_start, shape);
         if (!first) c.k.merge_attention(c.exec, out, t.lse, other, other_lse);
-        if (!last) finish(c, "pass_keys_on", here);
+        if (!last) finish(c, Exchange::pass_keys_on, here);
         std::swap(here, coming);
     }
     c.k.cast(c.exec, t.out, out);
@@ -87,9 +87,9 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
         const KeysAndValues kv(here), sums(gradients);
         c.k.attention_backward(c.exec, dq, sums.keys, sums.values, dout, t.out, t.lse, t.q, kv.keys,
                                kv.values, c.batch.document_start, shape, true);
-        if (!last) finish(c, "pass_keys_on", here);
+        if (!last) finish(c, Exchange::pass_keys_on, here);
         pass_on(gradients, arriving);
-        finish(c, "pass_gradients_on", gradients);
+        finish(c, Exchange::pass_gradients_on, gradients);
         std::swap(here, coming);
         std::swap(gradients, arriving);
     }

@@ -17,10 +17,10 @@ public:
         c.k.log_sum_exp(c.exec, own, at_label, logits, labels, part_of(output, c.tp, c.tp.rank()));
         if (c.tp.size() == 1) return;
         {
-            const ObservedExchange noted(c.exec, "gather_log_sums", parts);
+            const ObservedExchange noted(c.exec, Exchange::gather_log_sums, parts);
             c.tp.all_gather(c.exec, parts.reshape({parts.count()}), own);
         }
-        const ObservedExchange noted(c.exec, "sum_label_logits", at_label);
+        const ObservedExchange noted(c.exec, Exchange::sum_label_logits, at_label);
         c.tp.all_reduce(c.exec, at_label);
     }
 };
@@ -37,7 +37,7 @@ public:
         c.k.zero(c.exec, own);
         c.k.cast(c.exec, own.slice_cols(0, logits.cols()), logits);
         {
-            const ObservedExchange noted(c.exec, "gather_logits", all);
+            const ObservedExchange noted(c.exec, Exchange::gather_logits, all);
             c.tp.all_gather(c.exec, all, own);
         }
         c.k.zero(c.exec, at_label);

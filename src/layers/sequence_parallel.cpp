@@ -14,7 +14,7 @@ namespace coeus {
 Tensor gather_tokens(Ctx& c, Tensor x) {
     if (c.tp.size() == 1) return x;
     const Tensor all = c.temp.alloc(x.dtype, {x.rows() * c.tp.size(), x.cols()});
-    const ObservedExchange noted(c.exec, "gather_tokens", all);
+    const ObservedExchange noted(c.exec, Exchange::gather_tokens, all);
     c.tp.all_gather(c.exec, all, x);
     return all;
 }
@@ -26,7 +26,7 @@ Tensor parts_of(Ctx& c, Tensor y) {
 
 void scatter_tokens(Ctx& c, Tensor y, Tensor parts) {
     if (c.tp.size() == 1) return;
-    const ObservedExchange noted(c.exec, "scatter_tokens", parts);
+    const ObservedExchange noted(c.exec, Exchange::scatter_tokens, parts);
     c.tp.reduce_scatter(c.exec, y, parts);
 }
 
@@ -71,9 +71,9 @@ public:
             tp_.send_receive(stream_.exec(), now.sent, after(step), now.received, before(step));
         });
     }
-    void wait(Ctx& c, int step, const char* what) {
+    void wait(Ctx& c, int step, Exchange exchange) {
         Step& of = steps_[size_t(step)];
-        const ObservedExchange noted(c.exec, what, of.sent);
+        const ObservedExchange noted(c.exec, exchange, of.sent);
         of.pending.join();
     }
 
@@ -101,7 +101,7 @@ Tensor OverlappedTokens::gather(Ctx& c, Tensor x, EachRows each) const {
         messages_->begin(step, own, all.slice_rows(messages_->before(step) * x.rows(), x.rows()));
     use(c.tp.rank());
     for (int step = 1; step < ranks; ++step) {
-        messages_->wait(c, step, "gather_tokens");
+        messages_->wait(c, step, Exchange::gather_tokens);
         use(messages_->before(step));
     }
     return all;
@@ -115,13 +115,14 @@ void OverlappedTokens::scatter(Ctx& c, Tensor y, EachRows compute) const {
                  leaving = c.temp.alloc(y.dtype, {y.rows() * std::min(ranks - 1, 2), y.cols()});
     const auto part_of = [&](int rank) { return parts.slice_rows(rank * y.rows(), y.rows()); };
     for (int step = 1; step < ranks; ++step) {
-        if (step > 2) messages_->wait(c, step - 2, "scatter_tokens");
+        if (step > 2) messages_->wait(c, step - 2, Exchange::scatter_tokens);
         const Tensor product = leaving.slice_rows((step - 1) % 2 * y.rows(), y.rows());
         compute(product, messages_->after(step) * y.rows());
         messages_->begin(step, product, part_of(messages_->before(step)));
     }
     compute(part_of(c.tp.rank()), c.tp.rank() * y.rows());
-    for (int step = std::max(1, ranks - 2); step < ranks; ++step) messages_->wait(c, step, "scatter_tokens");
+    for (int step = std::max(1, ranks - 2); step < ranks; ++step)
+        messages_->wait(c, step, Exchange::scatter_tokens);
     c.k.sum_parts(c.exec, y, parts);
 }
 

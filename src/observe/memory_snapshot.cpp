@@ -40,15 +40,16 @@ std::string role_of(const std::string& kernel, size_t output) {
 
 }  // namespace
 
-MemorySnapshot::MemorySnapshot(Engine& engine, size_t max_tensors, KernelObserver* next)
-    : engine_(engine), max_tensors_(max_tensors), next_(next) {
+MemorySnapshot::MemorySnapshot(Engine& engine, size_t max_tensors)
+    : engine_(engine), max_tensors_(max_tensors) {
     for (const auto& [name, arena] : engine.arenas()) arenas_.push_back({name, arena, arena->bytes(), 0});
     live_.resize(arenas_.size());
-    engine_.observe(this, this);
+    observation_ = engine_.observe(*this);
+    engine_.observe_arenas(this);
 }
 
 MemorySnapshot::~MemorySnapshot() {
-    engine_.observe(next_, nullptr);
+    engine_.observe_arenas(nullptr);
 }
 
 size_t MemorySnapshot::index_of(const Arena& arena) const {
@@ -83,23 +84,12 @@ void MemorySnapshot::rewound(const Arena& arena, int64_t mark) {
     }
 }
 
-void MemorySnapshot::add_call(const char* name) {
-    calls_.emplace_back(name);
+void MemorySnapshot::begin(const char* kernel, double /*flops*/, double /*bytes*/) {
+    calls_.emplace_back(kernel);
     in_kernel_ = true;
 }
 
-void MemorySnapshot::begin(const char* kernel, double flops, double bytes) {
-    add_call(kernel);
-    if (next_) next_->begin(kernel, flops, bytes);
-}
-
-void MemorySnapshot::begin_exchange(const char* name, double bytes) {
-    add_call(name);
-    if (next_) next_->begin_exchange(name, bytes);
-}
-
 void MemorySnapshot::operands(std::span<const Tensor> tensors) {
-    if (next_) next_->operands(tensors);
     const std::string kernel = calls_.back();
     std::string whose;
     for (const Tensor& tensor : tensors) {
@@ -122,7 +112,6 @@ void MemorySnapshot::operands(std::span<const Tensor> tensors) {
 
 void MemorySnapshot::end() {
     in_kernel_ = false;
-    if (next_) next_->end();
 }
 
 std::string MemorySnapshot::json(int64_t step, int rank) const {

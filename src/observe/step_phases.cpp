@@ -2,14 +2,13 @@
 #include "coeus/observe/step_phases.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace coeus {
 
 namespace {
 
-constexpr size_t usual_exchanges = 4096;  // of a step
+constexpr size_t usual_waits = 4096;  // of a step
 
 }  // namespace
 
@@ -19,55 +18,36 @@ const char* name_of(StepPhase phase) {
     return names[size_t(phase)];
 }
 
-StepPhase phase_of_exchange(const char* name) {
+StepPhase phase_of(Exchange exchange) {
     using enum StepPhase;
-    static constexpr std::pair<std::string_view, StepPhase> phases[] = {
-        {"wait_for_stage", along_pp},    {"gather_tokens", along_tp},    {"scatter_tokens", along_tp},
-        {"gather_log_sums", along_tp},   {"sum_label_logits", along_tp}, {"gather_logits", along_tp},
-        {"gather_keys", along_cp},       {"scatter_keys", along_cp},     {"pass_keys_on", along_cp},
-        {"pass_gradients_on", along_cp}, {"tokens_to_heads", along_cp},  {"heads_to_tokens", along_cp},
-        {"gather_weights", along_dp},    {"reduce_gradients", along_dp}, {"count_labels", world},
-        {"sum_squared_norm", world},     {"compare_losses", world},      {"agree_to_stop", world},
-    };
-    for (const auto& [exchange, phase] : phases)
-        if (exchange == name) return phase;
-    return world;
+    static constexpr StepPhase phases[] = {along_pp, along_tp, along_cp, along_dp, world};  // by axis
+    return phases[size_t(axis_of(exchange))];
 }
 
 StepPhases::StepPhases(Timestamps stamps) : stamps_(std::move(stamps)) {
-    exchanges_.reserve(usual_exchanges);
+    waits_.reserve(usual_waits);
 }
 
-KernelObserver* StepPhases::begin_step(KernelObserver* next) {
-    next_ = next;
+void StepPhases::begin_step() {
     sees_ = true;
-    exchanges_.clear();  // of a step that was refused
+    waits_.clear();  // of a step that was refused
     if (stamps_.computation()) stamps_.restart();
-    return this;
 }
 
-void StepPhases::begin(const char* kernel, double flops, double bytes) {
+void StepPhases::begin(const char* /*kernel*/, double /*flops*/, double /*bytes*/) {
     ++within_;
-    if (next_) next_->begin(kernel, flops, bytes);
 }
 
-void StepPhases::begin_exchange(const char* name, double bytes) {
+void StepPhases::begin_exchange(Exchange exchange, double /*bytes*/) {
     ++within_;
-    if (exchange_at_ == 0) {
-        exchange_at_ = within_;
-        exchanges_.push_back({phase_of_exchange(name), stamps_.take(stamps_.computation()), {}});
-    }
-    if (next_) next_->begin_exchange(name, bytes);
-}
-
-void StepPhases::operands(std::span<const Tensor> tensors) {
-    if (next_) next_->operands(tensors);
+    if (exchange_at_ != 0) return;
+    exchange_at_ = within_;
+    waits_.push_back({phase_of(exchange), stamps_.take(stamps_.computation()), {}});
 }
 
 void StepPhases::end() {
-    if (next_) next_->end();
     if (within_ == exchange_at_) {
-        exchanges_.back().end = stamps_.take(stamps_.computation());
+        waits_.back().end = stamps_.take(stamps_.computation());
         exchange_at_ = 0;
     }
     --within_;
@@ -80,13 +60,13 @@ void StepPhases::end_step(double seconds, double data_seconds) {
     if (!std::exchange(sees_, false)) return;
     ++seen_steps_;
     double others = data_seconds;
-    for (const Exchange& exchange : exchanges_) {
-        const double waited = stamps_.between(exchange.begin, exchange.end);
-        sums_[exchange.phase] += waited;
+    for (const Wait& wait : waits_) {
+        const double waited = stamps_.between(wait.begin, wait.end);
+        sums_[wait.phase] += waited;
         others += waited;
     }
     sums_[StepPhase::compute] += std::max(0.0, seconds - others);
-    exchanges_.clear();
+    waits_.clear();
 }
 
 PhaseTimes StepPhases::means() const {

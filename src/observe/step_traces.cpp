@@ -22,16 +22,14 @@ void StepTraces::begin(int64_t step) {
     const int64_t place = place_in_cycle(step);
     if (options_.profiler_active == 0 || place < traced_from - options_.profiler_warmup) return;
     if (place <= traced_from) tracer_.clear();
-    before_ = engine_.exec().observer;
-    tracer_.hand_on(before_);
-    engine_.exec().observer = &tracer_;
+    observation_ = engine_.observe(tracer_);
     engine_.observe_pipeline(&tracer_, &tracer_);
     mesh_.observe(&tracer_);
 }
 
 void StepTraces::end(int64_t step) {
-    if (engine_.exec().observer != &tracer_) return;
-    engine_.exec().observer = before_;
+    if (!observation_) return;
+    observation_.end();
     engine_.observe_pipeline(nullptr, nullptr);
     mesh_.observe(nullptr);
     if (place_in_cycle(step) + 1 == options_.profile_freq) {

@@ -184,19 +184,21 @@ std::string json_line(const Straggler& s) {
 }
 
 Stragglers::Stragglers(const Options& options, const Mesh& mesh, const std::vector<std::string>& hosts,
-                       const Exec& computation, bool graphs, const GpuMonitor* gpu)
+                       Exec& computation, bool graphs, const GpuMonitor* gpu)
     : options_(options),
       mesh_(mesh.shape()),
       gpu_(gpu),
-      is_host_(!computation.queue),
+      computation_(computation),
       graphs_(graphs),
       phases_(Timestamps(computation)),
       numbers_(mesh.world(), sent_numbers),
       hosts_(hosts) {}
 
-KernelObserver* Stragglers::observe(int64_t step, KernelObserver* next) {
-    const bool seen = is_host_ || (!graphs_ && step % options_.every == 0);
-    return seen && begun_ ? phases_.begin_step(next) : next;
+Observation Stragglers::observe(int64_t step) {
+    const bool seen = computation_.is_synchronous() || (!graphs_ && step % options_.every == 0);
+    if (!seen || !begun_) return {};
+    phases_.begin_step();
+    return computation_.observers.add(phases_);
 }
 
 std::vector<Straggler> Stragglers::end_step(int64_t step, bool last, double seconds, double data_seconds) {

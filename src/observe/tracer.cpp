@@ -60,21 +60,16 @@ void Tracer::begin(const char* kernel, double flops, double bytes) {
                       .bytes = int64_t(bytes),
                       .flops = flops,
                       .queue = stamps_.computation()});
-    if (next_) next_->begin(kernel, flops, bytes);
 }
 
-void Tracer::begin_exchange(const char* name, double bytes) {
-    running_ =
-        begin({.kind = Kind::wait, .name = name, .bytes = int64_t(bytes), .queue = stamps_.computation()});
-    if (next_) next_->begin_exchange(name, bytes);
-}
-
-void Tracer::operands(std::span<const Tensor> tensors) {
-    if (next_) next_->operands(tensors);
+void Tracer::begin_exchange(Exchange exchange, double bytes) {
+    running_ = begin({.kind = Kind::wait,
+                      .name = name_of(exchange),
+                      .bytes = int64_t(bytes),
+                      .queue = stamps_.computation()});
 }
 
 void Tracer::end() {
-    if (next_) next_->end();
     end(running_);
 }
 

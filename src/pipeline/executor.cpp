@@ -68,7 +68,7 @@ int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) con
 
 void Executor::wait(int message) {
     if (message < 0) return;
-    const ObservedExchange noted(exec_, "wait_for_stage");
+    const ObservedExchange noted(exec_, Exchange::wait_for_stage);
     messages_->wait(message);
 }
 

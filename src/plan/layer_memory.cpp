@@ -44,7 +44,7 @@ Measured measure(int threads, const Context& context, const Pass& pass) {
     FlopCounter counter;
     Exec exec;
     exec.threads = threads;
-    exec.observer = &counter;
+    const Observation counting = exec.observers.add(counter);
     Frame frame;
     Arena temp;
     StepScalars scalars;

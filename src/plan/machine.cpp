@@ -136,7 +136,7 @@ double copy_bandwidth(Exec& exec, const Kernels& kernels) {
     for (int i = 0; i < 5; ++i) {
         const Timer one;
         kernels.cast(exec, to, from);
-        if (exec.queue) exec.queue->finish();
+        exec.queue->finish();
         best = std::max(best, double(from.view.bytes() + to.view.bytes()) / one.seconds());
     }
     return best;

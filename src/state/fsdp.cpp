@@ -10,9 +10,6 @@ namespace coeus {
 
 namespace {
 
-// What observers call the computing thread's waits.
-constexpr const char *gathering = "gather_weights", *reducing = "reduce_gradients";
-
 // This rank's part of what all of them have together.
 Tensor share_of(Tensor all, const Communicator& ranks) {
     const int64_t share = all.count() / ranks.size();
@@ -169,7 +166,7 @@ void Gathered::for_each_storage(size_t u, const Each& each) const {
 }
 
 void Gathered::gather(Exec& exec, size_t u) {
-    const NamedRange range(gathering);
+    const NamedRange range("{}", name_of(Exchange::gather_weights));
     ranks_->gather.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
             const Tensor all = weights_->of(u, i), own = share_of(all, ranks_->gather);
@@ -182,7 +179,7 @@ void Gathered::gather(Exec& exec, size_t u) {
 }
 
 void Gathered::scatter(Exec& exec, size_t u) {
-    const NamedRange range(reducing);
+    const NamedRange range("{}", name_of(Exchange::reduce_gradients));
     ranks_->reduce.grouped(exec, [&] {
         for_each_storage(u, [&](size_t i, const Storage& storage) {
             if (!storage.trainable()) return;
@@ -199,7 +196,7 @@ void Gathered::scatter(Exec& exec, size_t u) {
 }
 
 void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
-    const NamedRange range(reducing);
+    const NamedRange range("{}", name_of(Exchange::reduce_gradients));
     for (const Tensor& gradients : parameters_.gradients_of(unit))
         ranks_->replicas.all_reduce(exec, gradients);
 }
@@ -216,7 +213,7 @@ void Gathered::prefetch(size_t unit) {
 void Gathered::hold_weights(size_t unit) {
     if (!is_sharded()) return;
     Places::State& state = weights_->states[unit];
-    const ObservedExchange wait(*compute_, gathering, double(state.bytes));
+    const ObservedExchange wait(*compute_, Exchange::gather_weights, double(state.bytes));
     prefetch(unit);
     require(state.valid, "there is no room for the weights of a unit");
     state.pending.join();
@@ -236,7 +233,7 @@ void Gathered::hold_gradients(size_t unit) {
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
         {
-            const ObservedExchange wait(*compute_, reducing);
+            const ObservedExchange wait(*compute_, Exchange::reduce_gradients);
             gradients_->make_room(unit);
             state.pending.join();
         }
@@ -250,7 +247,7 @@ void Gathered::hold_gradients(size_t unit) {
 
 // Gives the reduction of a unit to the stream.
 void Gathered::reduce_later(size_t unit, bool complete) {
-    const ObservedExchange wait(*compute_, reducing);  // where the stream is eager
+    const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // where the stream is eager
     if (is_sharded() && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
         gradients_->states[unit].pending =
@@ -279,7 +276,7 @@ void Gathered::end_use(size_t unit) {
 void Gathered::finish_gradients() {
     for (size_t unit = uses_left_.size(); unit-- > 0;)
         if (uses_left_[unit] > 0) reduce_later(unit, true);
-    const ObservedExchange wait(*compute_, reducing);
+    const ObservedExchange wait(*compute_, Exchange::reduce_gradients);
     reduction_.join();
     for (const auto* places : {&weights_, &gradients_})
         if (*places)

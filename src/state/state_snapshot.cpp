@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/state/state_snapshot.hpp"
 
-#include <cstring>
-
 namespace coeus {
 
 int64_t StateSnapshot::bytes(const Parameters& parameters) {
@@ -18,7 +16,7 @@ StateSnapshot::StateSnapshot(const Parameters& parameters, Exec& exec)
 void StateSnapshot::take() {
     std::byte* at = memory_.data();
     for (const std::span<std::byte> part : parameters_.owned_state()) {
-        copy(at, part.data(), int64_t(part.size()));
+        exec_.queue->copy(at, part.data(), int64_t(part.size()));
         at += part.size();
     }
 }
@@ -26,16 +24,9 @@ void StateSnapshot::take() {
 void StateSnapshot::restore() const {
     const std::byte* at = memory_.data();
     for (const std::span<std::byte> part : parameters_.owned_state()) {
-        copy(part.data(), at, int64_t(part.size()));
+        exec_.queue->copy(part.data(), at, int64_t(part.size()));
         at += part.size();
     }
-}
-
-void StateSnapshot::copy(void* to, const void* from, int64_t bytes) const {
-    if (exec_.queue)
-        exec_.queue->copy(to, from, bytes);
-    else
-        std::memcpy(to, from, size_t(bytes));
 }
 
 }  // namespace coeus

@@ -15,14 +15,12 @@ StepState::StepState(const Device& device)
 }
 
 void StepState::bring(Exec& exec) const {
-    if (exec.queue) exec.queue->copy(scalars_, mirror_, sizeof(StepScalars));
+    exec.queue->copy(scalars_, mirror_, sizeof(StepScalars));
 }
 
 const StepScalars& StepState::read(const Exec& exec) const {
-    if (exec.queue) {
-        exec.queue->copy(mirror_, scalars_, sizeof(StepScalars));
-        exec.queue->finish();
-    }
+    exec.queue->copy(mirror_, scalars_, sizeof(StepScalars));
+    exec.queue->finish();
     return *mirror_;
 }
 

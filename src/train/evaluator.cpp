@@ -38,7 +38,8 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
             return std::span(buffer).subspan(size_t(filled * seq_len), size_t(seq_len));
         };
         const auto read = [&](int64_t which) {
-            const Recorded recorded(OperationKind::data, "read samples", std::source_location::current());
+            const Recorded recorded(OperationKind::data, operation_name::read_samples,
+                                    std::source_location::current());
             return stream_.sample(which, row(tokens_), row(labels_), row(document_start_));
         };
         for (; filled < sequences_ && sample < samples; ++filled, sample += ranks) valid += read(sample);

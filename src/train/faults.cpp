@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -117,8 +116,8 @@ void Faults::entered(const char* operation, OperationKind kind) {
     const bool counts = is_meant && (!operation_.empty() || gettid() == getpid());
     if (is("signal") && counts && entered_++ == after_) std::raise(SIGUSR1);
     if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep_seconds(seconds_);
-    if (is("slow_data") && name == "read samples") sleep_seconds(seconds_);
-    if (kind != OperationKind::file || name != "write") return;
+    if (is("slow_data") && name == operation_name::read_samples) sleep_seconds(seconds_);
+    if (kind != OperationKind::file || name != operation_name::write) return;
     if (is("slow_disk")) sleep_seconds(seconds_);
     if (is("full_disk")) throw SystemError("cannot be written: " + errno_text(ENOSPC));
 }
@@ -137,10 +136,8 @@ void Faults::flip(const Parameters& parameters, Exec& exec) const {
         std::byte* const at = static_cast<std::byte*>(master.slice_rows(row, 1).data) + column * bytes;
         std::array<std::byte, 8> element = {};
         const auto copy = [&](void* to, const void* from) {
-            if (!exec.queue)
-                std::memcpy(to, from, size_t(bytes));
-            else
-                exec.queue->copy(to, from, bytes), exec.queue->finish();
+            exec.queue->copy(to, from, bytes);
+            exec.queue->finish();
         };
         copy(element.data(), at);
         element[size_t(bit_ / 8)] ^= std::byte(1 << bit_ % 8);

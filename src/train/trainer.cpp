@@ -97,13 +97,12 @@ void Trainer::run() {
 }
 
 Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
-    KernelObserver* const profile = profile_ && profiled ? &*profile_ : nullptr;
-    engine_.exec().observer = stragglers_ ? stragglers_->observe(step_ + 1, profile) : profile;
+    const bool profiles = profile_ && profiled;
+    const Observation profiling = profiles ? engine_.observe(*profile_) : Observation();
+    const Observation waiting = stragglers_ ? stragglers_->observe(step_ + 1) : Observation();
     if (traces_) traces_->begin(step_ + 1);
     std::optional<MemorySnapshot> snapshot;
-    if (snapshot_due())
-        snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries),
-                         engine_.exec().observer);
+    if (snapshot_due()) snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries));
     watchdog_.begin_step(step_ + 1);
     const Timer timer;
     if (faults_) faults_->at_step(step_ + 1, engine_.decoder().parameters(), engine_.exec());
@@ -116,8 +115,7 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     if (traces_) traces_->end(step_ + 1);
     reporting_.add_step(time.seconds, time.data);
     goodput_->add_step(time.seconds, time.data);
-    if (profile) profile_->end_step(time.seconds, time.data);
-    engine_.exec().observer = nullptr;
+    if (profiles) profile_->end_step(time.seconds, time.data);
     return time;
 }
 
@@ -141,20 +139,19 @@ void Trainer::report_profile() {
 
 bool Trainer::train_step(const StepBatch& batch) {
     const NamedRange range("step {}", step_ + 1);
-    const auto exchange = [&](const char* name, auto call) {
-        const ObservedExchange noted(engine_.exec(), name);
+    const auto exchange = [&](Exchange kind, auto call) {
+        const ObservedExchange noted(engine_.exec(), kind);
         return call();
     };
     const int64_t valid_tokens =
-        exchange("count_labels", [&] { return mesh_[dp].all_reduce(batch.valid_tokens); });
+        exchange(Exchange::count_labels, [&] { return mesh_[dp].all_reduce(batch.valid_tokens); });
     if (valid_tokens == 0)
         throw ConfigError(
             "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
             "/loss_mask of the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
-    std::optional<Watchdog::Graphs> given(std::in_place, watchdog_,
-                                          engine_.options().graphs && !engine_.exec().observer);
+    std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.gives_graphs());
     const bool whole = engine_.compute_gradients(
         step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
         valid_tokens,
@@ -172,7 +169,7 @@ bool Trainer::train_step(const StepBatch& batch) {
     }
     guards_->accept(engine_.scalars().loss, engine_.scalars().grad_norm);
     // the largest mean of a data rank: its sum is scaled by the tokens of all
-    loss_max_ = exchange("compare_losses", [&] {
+    loss_max_ = exchange(Exchange::compare_losses, [&] {
         const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().own_loss));
         const double own_mean = batch.valid_tokens > 0
                                     ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
@@ -186,7 +183,7 @@ bool Trainer::train_step(const StepBatch& batch) {
 
 // At the same places of the program on all ranks.
 bool Trainer::must_stop() {
-    const ObservedExchange noted(engine_.exec(), "agree_to_stop");
+    const ObservedExchange noted(engine_.exec(), Exchange::agree_to_stop);
     return stop_.agreed(watchdog_.slowest_step() + saving_.expected_seconds());
 }
 

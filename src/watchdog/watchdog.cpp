@@ -6,6 +6,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
 #include "hang_report.hpp"
 #include "meeting.hpp"
@@ -61,7 +62,7 @@ bool is_of_mpi(const CallStack::Call& call) {
          {"libmpi", "libopen-pal", "libopen-rte", "libpmix", "libucp", "libuct", "libnccl"})
         if (call.object.starts_with(library)) return true;
     // which naps between MPI's tests
-    if (call.function == "coeus::wait_all") return true;
+    if (call.function == waiting_function) return true;
     return call.function.starts_with("MPI_") || call.function.starts_with("PMPI_");
 }
 

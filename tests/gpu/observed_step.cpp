@@ -45,9 +45,10 @@ Step second_step(const Device& device, bool observed) {
     step.began = steady_seconds();  // before the clocks are compared
     KernelProfile profile{Timestamps(engine.exec())};
     Tracer tracer(0, Tracer::room, Timestamps(engine.exec()));
-    tracer.hand_on(&profile);
+    Observation profiling, tracing;
     if (observed) {
-        engine.exec().observer = &tracer;
+        profiling = engine.observe(profile);
+        tracing = engine.observe(tracer);
         engine.observe_pipeline(&tracer, &tracer);
     }
     const size_t before = gpu_waits();
@@ -131,8 +132,7 @@ TEST_CASE("a GPU: profile and trace have the time of each kernel by the GPU's cl
     Numbers a(gpu, 1), b(gpu, 0);
     KernelProfile profile{Timestamps(exec)};
     Tracer tracer(0, Tracer::room, Timestamps(exec));
-    tracer.hand_on(&profile);
-    exec.observer = &tracer;
+    const Observation profiling = exec.observers.add(profile), tracing = exec.observers.add(tracer);
     const int calls = 2000;
     double host_seconds = 0;
     size_t before = 0;

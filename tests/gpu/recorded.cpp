@@ -17,7 +17,7 @@ namespace {
 KernelCase recorded(const KernelCase& c, const std::function<void(Exec&)>& begin) {
     KernelCase with = c;
     with.call = [call = c.call, begin](const Kernels& kernels, Exec& exec, const Operands& operands) {
-        if (!exec.queue) return call(kernels, exec, operands);  // on the host, or planned
+        if (exec.is_synchronous()) return call(kernels, exec, operands);  // on the host, or planned
         begin(exec);
         exec.queue->finish();
         exec.queue->begin_recording();

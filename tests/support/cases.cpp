@@ -35,9 +35,7 @@ public:
         state_.stage(scalars_for_tests());
         state_.bring(exec);
     }
-    ~ScalarsForTests() {
-        if (exec_.queue) exec_.queue->finish();
-    }
+    ~ScalarsForTests() { exec_.queue->finish(); }
     ScalarsForTests(const ScalarsForTests&) = delete;
     ScalarsForTests& operator=(const ScalarsForTests&) = delete;
     const StepScalars& get() const { return state_.scalars(); }

@@ -22,6 +22,11 @@ namespace coeus {
 /// `driver` for a GPU's driver.
 enum class OperationKind : uint8_t { collective, patient, message, queued, graph, file, data, driver };
 
+/// Names of operations that others than the ones who enter them look for.
+namespace operation_name {
+inline constexpr const char *read_samples = "read samples", *write = "write";
+}
+
 /// An entry of the ring. Texts are cut off where they are too long: names at their ends, places at their
 /// beginnings.
 struct Operation {

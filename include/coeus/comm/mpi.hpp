@@ -6,6 +6,9 @@
 
 namespace coeus {
 
+/// The function that sleeps between MPI's tests of messages, as call stacks name it.
+inline constexpr const char* waiting_function = "coeus::wait_all";
+
 /// Initialises MPI (THREAD_MULTIPLE) and finalises it at the end. `main` destroys everything with MPI handles
 /// first.
 class MpiRuntime {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device: where the tensors of a run are and its kernels run, this host or one of its GPUs. Queue: work of a
-// GPU in the order in which it was given; what the host does is done at once and needs none. Graph: such
-// work, recorded.
+// GPU in the order in which it was given; the host's does its work at once. Graph: such work, recorded.
 #pragma once
 
 #include "coeus/device/memory.hpp"
@@ -24,8 +23,11 @@ public:
 class Queue {
 public:
     virtual ~Queue() = default;
+    /// What is given is done when the call returns: there are no points to wait for and no graphs. The host's
+    /// queue is, GPUs' are not.
+    virtual bool is_synchronous() const = 0;
     /// Between the device and the host, or within one. Returns at once, except where host memory is not the
-    /// device's staging().
+    /// device's staging(). Both addresses may be the same.
     virtual void copy(void* to, const void* from, int64_t bytes) = 0;
     /// Returns when all that was given is done.
     virtual void finish() = 0;
@@ -77,9 +79,8 @@ public:
     virtual const Memory& memory() const = 0;
     /// Of the host, from where copies run beside other work.
     virtual const Memory& staging() const = 0;
-    /// Null: work is done at once.
     virtual std::unique_ptr<Queue> make_queue() const = 0;
-    /// Null where there are no queues.
+    /// Null where queues are synchronous.
     virtual std::unique_ptr<Event> make_event() const { return nullptr; }
     virtual std::unique_ptr<TimedEvent> make_timed_event() const { return nullptr; }
     /// Between the device and the host, or within one; all work given before it is done first. Returns when

@@ -4,25 +4,11 @@
 
 #include "coeus/device/arena.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/device/observers.hpp"
 
 #include <memory>
-#include <span>
 
 namespace coeus {
-
-/// Sees every kernel start and end, on a GPU where it is given to the queue; counting, profiling and tracing
-/// are observers, not other tables.
-class KernelObserver {
-public:
-    virtual ~KernelObserver() = default;
-    /// `flops` and `bytes` (read and written) as the operands say.
-    virtual void begin(const char* kernel, double flops, double bytes) = 0;
-    /// No kernel, but an exchange with other ranks or a wait for one; end() follows as well.
-    virtual void begin_exchange(const char* name, double bytes) { begin(name, 0, bytes); }
-    /// The tensors of the call that has just begun, outputs first; absent ones have no shape.
-    virtual void operands(std::span<const Tensor>) {}
-    virtual void end() = 0;
-};
 
 /// What a backend keeps between calls: library handles, plan caches.
 class BackendState {
@@ -31,41 +17,45 @@ public:
 };
 
 struct Exec {
-    Exec() = default;
+    /// On the host.
+    Exec() : Exec(host_device()) {}
     /// On a device, with a queue of its own.
-    explicit Exec(const Device& d) { run_on(d); }
+    explicit Exec(const Device& d) : device(&d), queue(d.make_queue()) {}
     /// From now on.
     void run_on(const Device& d) {
         device = &d;
         queue = d.make_queue();
     }
+    /// Calls return when their work is done.
+    bool is_synchronous() const { return queue->is_synchronous(); }
 
-    const Device* device = &host_device();
-    std::unique_ptr<Queue> queue;        ///< of a GPU; null on the host, where calls return when all is done
-    int threads = 1;                     ///< CPU threads of this rank
-    Arena workspace;                     ///< scratch of the kernels; sized by the planning run
-    KernelObserver* observer = nullptr;  ///< borrowed; none is the usual case
+    const Device* device;
+    std::unique_ptr<Queue> queue;           ///< never null
+    int threads = 1;                        ///< CPU threads of this rank
+    Arena workspace;                        ///< scratch of the kernels; sized by the planning run
+    Observers observers;                    ///< of what runs here; none is the usual case
     std::unique_ptr<BackendState> backend;  ///< made by the backend at its first use
 };
 
 /// Notes an exchange with other ranks, or a wait for one, where someone observes.
 class ObservedExchange {
 public:
-    ObservedExchange(Exec& exec, const char* name, double bytes = 0) : observer_(exec.observer) {
-        if (observer_) observer_->begin_exchange(name, bytes);
+    ObservedExchange(Exec& exec, Exchange exchange, double bytes = 0)
+        : observers_(exec.observers.none() ? nullptr : &exec.observers) {
+        if (observers_) observers_->begin_exchange(exchange, bytes);
     }
-    ObservedExchange(Exec& exec, const char* name, const Tensor& tensor)
-        : ObservedExchange(exec, name, double(tensor.bytes())) {
-        if (observer_) observer_->operands({&tensor, 1});
+    ObservedExchange(Exec& exec, Exchange exchange, const Tensor& tensor)
+        : ObservedExchange(exec, exchange, double(tensor.bytes())) {
+        if (observers_) observers_->operands({&tensor, 1});
     }
     ~ObservedExchange() {
-        if (observer_) observer_->end();
+        if (observers_) observers_->end();
     }
     ObservedExchange(const ObservedExchange&) = delete;
     ObservedExchange& operator=(const ObservedExchange&) = delete;
 
 private:
-    KernelObserver* observer_;
+    const Observers* observers_;
 };
 
 }  // namespace coeus

@@ -64,7 +64,7 @@ private:
     void work_done(int64_t number);
     struct Worker;
     struct Waiting;
-    Queue* beside_ = nullptr;  // the computation's; null: the host
+    Queue* beside_ = nullptr;  // the computation's; null: that is synchronous
     Exec exec_;
     static constexpr int64_t places_ = 64;  // work that a thread has not begun, and points told apart
     std::array<std::atomic<int64_t>, places_> done_ = {};  // points of exec_'s queue behind the work

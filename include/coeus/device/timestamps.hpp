@@ -26,7 +26,7 @@ public:
     /// Of a computation, which outlives them, and of other queues of its device.
     explicit Timestamps(const Exec& computation);
 
-    /// Null: the host computes.
+    /// Whose places are stamped; null: the computation is synchronous, and the host's clock tells.
     const Queue* computation() const { return computation_; }
     /// Forgets all; waits for the computation, at whose end the clocks of device and host are compared.
     void restart();

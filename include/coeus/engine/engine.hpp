@@ -81,6 +81,8 @@ public:
     const EngineOptions& options() const { return options_; }
     Exec& exec() { return exec_; }
     const Kernels& kernels() const { return *kernels_; }
+    /// The work of a step is given as graphs, into which nobody sees: while someone observes it is not.
+    bool gives_graphs() const { return options_.graphs && !exec_.is_synchronous() && exec_.observers.none(); }
     /// As the last update() left them.
     const StepScalars& scalars() const { return step_->last_read(); }
 
@@ -107,8 +109,10 @@ public:
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }
 
-    /// Who sees kernels and arenas from now on; null: nobody.
-    void observe(KernelObserver* kernels, ArenaObserver* arenas);
+    /// Who sees kernels and exchanges, besides those that see them already.
+    [[nodiscard]] Observation observe(KernelObserver& kernels) { return exec_.observers.add(kernels); }
+    /// Who sees the arenas from now on; null: nobody.
+    void observe_arenas(ArenaObserver* arenas);
     /// Who sees the actions of the pipeline, and what only its ranks exchange, from now on; null: nobody.
     void observe_pipeline(ActionObserver* actions, CommunicationObserver* communication);
     /// The frame, temporaries, workspace: what changes hands within a step.

@@ -75,7 +75,8 @@ private:
     Arena temp_;
     StepState step_;
     StagedIds tokens_, positions_, slots_;
-    OwnedTensor logits_, logits_on_host_;  // the latter of a GPU alone
+    OwnedTensor logits_, staged_logits_;  // the latter of a GPU alone
+    Tensor logits_on_host_;
     std::vector<int64_t> lengths_;
 };
 

@@ -76,7 +76,7 @@ public:
 private:
     Tensor keys_and_values(Ctx& c, const AttentionTensors& t) const;
     void pass_on(Tensor here, Tensor coming) const;
-    void finish(Ctx& c, const char* name, Tensor passed) const;
+    void finish(Ctx& c, Exchange exchange, Tensor passed) const;
 
     std::unique_ptr<PointToPoint> messages_;  // one to the right, one from the left
 };

@@ -14,9 +14,9 @@ namespace coeus {
 
 class MemorySnapshot final : public KernelObserver, public ArenaObserver {
 public:
-    /// `max_tensors`: what comes after so many is counted, not kept. `next` sees the kernels too; may be
-    /// null.
-    MemorySnapshot(Engine& engine, size_t max_tensors, KernelObserver* next = nullptr);
+    /// Observes from now on; the engine's arenas have one observer at a time. `max_tensors`: what comes after
+    /// so many is counted, not kept.
+    MemorySnapshot(Engine& engine, size_t max_tensors);
     /// Ends the observation.
     ~MemorySnapshot() override;
     MemorySnapshot(const MemorySnapshot&) = delete;
@@ -46,7 +46,6 @@ public:
     std::string svg(int64_t step, int rank) const;
 
     void begin(const char* kernel, double flops, double bytes) override;
-    void begin_exchange(const char* name, double bytes) override;
     void operands(std::span<const Tensor> tensors) override;
     void end() override;
     void allocated(const Arena& arena, int64_t first, const Tensor& tensor) override;
@@ -54,11 +53,9 @@ public:
 
 private:
     size_t index_of(const Arena& arena) const;
-    void add_call(const char* name);
 
     Engine& engine_;
     size_t max_tensors_;
-    KernelObserver* next_;
     std::vector<ArenaUse> arenas_;
     std::vector<Held> held_;
     std::vector<const void*> addresses_;     // of held_
@@ -67,6 +64,7 @@ private:
     std::string part_;  // whose weight was used last: "layers.0.attention"
     bool in_kernel_ = false;
     int64_t left_out_ = 0;
+    Observation observation_;
 };
 
 }  // namespace coeus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepPhases: what the time of a rank's steps goes to: waiting for data, waiting for other ranks along each
-// axis of the mesh, and the rest, which is its own computation. Sees the exchanges of Exec's observer; each
-// costs two looks at the clock.
+// axis of the mesh, and the rest, which is its own computation. An observer of exchanges; each costs two
+// looks at the clock.
 #pragma once
 
 #include "coeus/device/timestamps.hpp"
@@ -24,20 +24,18 @@ struct PhaseTimes {
     double operator[](StepPhase phase) const { return seconds[size_t(phase)]; }
 };
 
-/// Of what Exec's observer calls an exchange; `world` where it is not known.
-StepPhase phase_of_exchange(const char* name);
+/// Where the time of an exchange belongs.
+StepPhase phase_of(Exchange exchange);
 
 class StepPhases final : public KernelObserver {
 public:
     /// `stamps`: of the computation that is observed.
     explicit StepPhases(Timestamps stamps = {});
 
-    /// From now on until end_step() this is to be Exec's observer. `next`: who sees everything as well; null:
-    /// nobody.
-    KernelObserver* begin_step(KernelObserver* next);
+    /// From now on until end_step() this is to observe the computation.
+    void begin_step();
     void begin(const char* kernel, double flops, double bytes) override;
-    void begin_exchange(const char* name, double bytes) override;
-    void operands(std::span<const Tensor> tensors) override;
+    void begin_exchange(Exchange exchange, double bytes) override;
     void end() override;
 
     /// Counts a step of so many seconds, `data_seconds` of it waiting for its data, seen by begin_step() or
@@ -53,15 +51,14 @@ public:
     void restart();
 
 private:
-    struct Exchange {
+    struct Wait {
         StepPhase phase;
         Timestamp begin, end;
     };
     Timestamps stamps_;
-    KernelObserver* next_ = nullptr;
-    std::vector<Exchange> exchanges_;  // of the step
-    int within_ = 0;                   // exchanges and kernels that have begun and not ended
-    int exchange_at_ = 0;              // `within_` of the one under way; 0: none
+    std::vector<Wait> waits_;  // of the step
+    int within_ = 0;           // exchanges and kernels that have begun and not ended
+    int exchange_at_ = 0;      // `within_` of the one under way; 0: none
     bool sees_ = false;
     int64_t steps_ = 0, seen_steps_ = 0;
     double seconds_ = 0;

@@ -14,7 +14,7 @@ public:
     /// `folder`: of all traces. Mesh and engine are borrowed.
     StepTraces(const Config::Profiling& options, std::filesystem::path folder, Mesh& mesh, Engine& engine);
 
-    /// Around each step, counted from 1. Whoever observes the kernels already goes on seeing them.
+    /// Around each step, counted from 1.
     void begin(int64_t step);
     void end(int64_t step);
 
@@ -27,7 +27,7 @@ private:
     Mesh& mesh_;
     Engine& engine_;
     Tracer tracer_;
-    KernelObserver* before_ = nullptr;
+    Observation observation_;  // ends before the tracer
 };
 
 }  // namespace coeus

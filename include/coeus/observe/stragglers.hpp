@@ -66,11 +66,11 @@ public:
     };
     /// `graphs`: what a GPU does within a step is not seen. `gpu` may be null; all are borrowed.
     Stragglers(const Options& options, const Mesh& mesh, const std::vector<std::string>& hosts,
-               const Exec& computation, bool graphs, const GpuMonitor* gpu);
+               Exec& computation, bool graphs, const GpuMonitor* gpu);
 
-    /// Who is to observe the computation of a step, counted from 1, where `next` would do so otherwise. On a
-    /// GPU the last step of a window is observed, on the host each.
-    KernelObserver* observe(int64_t step, KernelObserver* next);
+    /// Observes the computation of a step, counted from 1, for as long as what is returned lives. On a GPU
+    /// the last step of a window is observed, on the host each.
+    Observation observe(int64_t step);
     /// Counts the step; at the end of a window the ranks' times go on their way to rank 0. With rank 0:
     /// who was slow in the window that ended a step ago, or with this `last` one.
     std::vector<Straggler> end_step(int64_t step, bool last, double seconds, double data_seconds);
@@ -84,7 +84,8 @@ private:
     Options options_;
     MeshShape mesh_;
     const GpuMonitor* gpu_;
-    bool is_host_, graphs_;
+    Exec& computation_;
+    bool graphs_;
     StepPhases phases_;
     RankNumbers numbers_;
     const std::vector<std::string>& hosts_;

@@ -29,12 +29,9 @@ public:
 
     /// Forgets all events. Not while a step is under way.
     void clear();
-    /// Hands kernels on to another observer; null: to nobody.
-    void hand_on(KernelObserver* next) { next_ = next; }
 
     void begin(const char* kernel, double flops, double bytes) override;
-    void begin_exchange(const char* name, double bytes) override;
-    void operands(std::span<const Tensor> tensors) override;
+    void begin_exchange(Exchange exchange, double bytes) override;
     void end() override;
     int64_t begin(const std::string& communicator, const char* operation, int64_t bytes,
                   const std::source_location& where, const Queue* queue) override;
@@ -87,7 +84,6 @@ private:
     using Track = std::pair<std::thread::id, const Queue*>;
     std::vector<Track> tracks_;
     int64_t action_ = -1, running_ = -1, lost_ = 0;
-    KernelObserver* next_ = nullptr;
 };
 
 }  // namespace coeus

@@ -21,8 +21,6 @@ public:
     void restore() const;
 
 private:
-    void copy(void* to, const void* from, int64_t bytes) const;
-
     const Parameters& parameters_;
     Exec& exec_;
     Buffer memory_;

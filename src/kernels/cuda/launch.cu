@@ -6,7 +6,7 @@ namespace coeus::cuda {
 CudaState& state_of(Exec& exec) {
     if (!exec.backend) {
         auto state = std::make_unique<CudaState>();
-        if (exec.queue) state->stream = static_cast<cudaStream_t>(exec.queue->native());
+        state->stream = static_cast<cudaStream_t>(exec.queue->native());
         exec.backend = std::move(state);
     }
     return static_cast<CudaState&>(*exec.backend);

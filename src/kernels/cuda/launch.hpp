@@ -21,7 +21,7 @@ struct CudaState : BackendState {
 CudaState& state_of(Exec& exec);
 /// What the Exec is given becomes part of a graph: nothing may be waited for.
 inline bool is_recording(const Exec& exec) {
-    return exec.queue && exec.queue->is_recording();
+    return exec.queue->is_recording();
 }
 
 /// Throws SystemError naming the call, where it failed.

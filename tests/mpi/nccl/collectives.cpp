@@ -186,7 +186,7 @@ TEST_CASE_METHOD(Fixture, "NCCL: a trace has the times of the queues, and a grou
     CHECK(communication().seconds > 0);
     CHECK(communication().exposed == 0);  // nothing waits for it
     {
-        tracer.begin_exchange("wait", 0);
+        tracer.begin_exchange(Exchange::gather_weights, 0);
         exec.queue->wait_for(*beside.queue, beside.queue->mark());
         tracer.end();
     }

@@ -96,7 +96,7 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
             return 0;
         }
         void begin(const char*, double, double) override { behind = 0; }
-        void begin_exchange(const char*, double) override {}
+        void begin_exchange(Exchange, double) override {}
         void end() override {}
         void end(int64_t) override {}
     };
@@ -119,9 +119,9 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
             TestBatch batch = batch_of_step(c, 1);
             Sums sums;
             mesh.observe(&sums);
-            run.engine.exec().observer = &sums;
+            Observation observation = run.engine.observe(sums);
             run.compute_gradients(1, batch);
-            run.engine.exec().observer = nullptr;
+            observation.end();
             mesh.observe(nullptr);
             // the loss, whose ranks have the same name where replicas are the only axis
             const int single_numbers = shape.ranks() == shape.dp_replicate ? 1 : 0;
@@ -170,7 +170,7 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         void begin(const char* kernel, double, double) override {
             products += std::string(kernel).starts_with("gemm");
         }
-        void begin_exchange(const char*, double) override { noted_ = true; }
+        void begin_exchange(Exchange, double) override { noted_ = true; }
         void end() override { noted_ = false; }
         int64_t begin(const std::string& communicator, const char*, int64_t, const std::source_location&,
                       const Queue*) override {
@@ -194,11 +194,11 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
         MeshRun run(c, mesh);
         TestBatch batch = batch_of_step(c, 1);
         Noted noted;
-        run.engine.exec().observer = &noted;
+        Observation observation = run.engine.observe(noted);
         mesh.observe(&noted);
         run.compute_gradients(1, batch);
         mesh.observe(nullptr);
-        run.engine.exec().observer = nullptr;
+        observation.end();
         // of a layer: 4 exchanges forward, 6 backward; 2 of the embedding, 2 of the head, 1 or 2 of the loss,
         // 1 of the gradients that each rank has a part of
         CHECK(noted.collectives == 10 * c.model.layers + 5 + (split_loss ? 2 : 1));

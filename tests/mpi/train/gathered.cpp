@@ -26,7 +26,7 @@ public:
     void begin(const char* kernel, double, double bytes) override {
         if (std::strcmp(kernel, "zero") == 0) note(sums, int64_t(bytes), "TB");
     }
-    void begin_exchange(const char*, double) override { waiting_ = true; }
+    void begin_exchange(Exchange, double) override { waiting_ = true; }
     void end() override { waiting_ = false; }
     int64_t begin(const std::string&, const char* operation, int64_t bytes, const std::source_location&,
                   const Queue*) override {
@@ -61,9 +61,9 @@ Order order_of(int64_t layers, int64_t vocab, Stream::Mode streams, const Commun
     Order order(vocab * c.model.dim * element, 2 * c.model.ffn_hidden * c.model.dim * element);
     TestBatch batch = batch_of_step(c, 1);
     mesh.observe(&order);
-    run.engine.exec().observer = &order;
+    Observation observation = run.engine.observe(order);
     CHECK(run.step(1, batch));
-    run.engine.exec().observer = nullptr;
+    observation.end();
     mesh.observe(nullptr);
     return order;
 }

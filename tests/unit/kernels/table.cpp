@@ -101,7 +101,7 @@ TEST_CASE("an observer sees each call with its cost") {
         Seen seen;
         Exec exec;
         exec.workspace = Arena(1 << 16, "test");
-        exec.observer = &seen;
+        const Observation observation = exec.observers.add(seen);
         OwnedTensor d(Dtype::f32, {2, 3}), a(Dtype::f32, {2, 5}), b(Dtype::f32, {3, 5});
         kernels->gemm(exec, d, a.view, transposed(b), {});
         CHECK(seen.names == "gemm ");

@@ -73,7 +73,7 @@ struct Layer {
     Layer(ContextExchange exchange, bool backward) {
         const Communicator cp = Communicator::planned(1, int(P), "cp");
         Exec exec;
-        exec.observer = &seen;
+        const Observation observation = exec.observers.add(seen);
         Frame frame;
         Arena temp;
         StepScalars scalars;

@@ -238,7 +238,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 to
         const Batch batch = {.sequences = 1, .seq_len = tokens, .tokens = ids, .labels = ids};
         Chunks count;
         Exec exec;
-        exec.observer = &count;
+        const Observation observation = exec.observers.add(count);
         Frame frame;
         Arena temp;
         StepScalars scalars;

@@ -9,6 +9,9 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
+#include <string>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -138,23 +141,44 @@ TEST_CASE("stragglers: the lines") {
           "than others, 8 % of 152.0 ms");
 }
 
+TEST_CASE("step phases: every exchange has the phase of its axis") {
+    using enum StepPhase;
+    const std::map<std::string, StepPhase> phases = {
+        {"wait_for_stage", along_pp},    {"gather_tokens", along_tp},    {"scatter_tokens", along_tp},
+        {"gather_log_sums", along_tp},   {"sum_label_logits", along_tp}, {"gather_logits", along_tp},
+        {"gather_keys", along_cp},       {"scatter_keys", along_cp},     {"pass_keys_on", along_cp},
+        {"pass_gradients_on", along_cp}, {"tokens_to_heads", along_cp},  {"heads_to_tokens", along_cp},
+        {"gather_weights", along_dp},    {"reduce_gradients", along_dp}, {"count_labels", world},
+        {"sum_squared_norm", world},     {"compare_losses", world},      {"agree_to_stop", world},
+    };
+    std::set<std::string> seen;
+    for (size_t i = 0; i < num_exchanges; ++i) {
+        const auto exchange = Exchange(i);
+        CAPTURE(name_of(exchange));
+        REQUIRE(phases.contains(name_of(exchange)));
+        CHECK(phase_of(exchange) == phases.at(name_of(exchange)));
+        seen.insert(name_of(exchange));
+    }
+    CHECK(seen.size() == phases.size());
+}
+
 TEST_CASE("step phases: exchanges by axis, and the rest is computation") {
     step_clock = 0;
     StepPhases phases(Timestamps([] { return step_clock; }));
-    const auto exchange = [&](const char* name, double seconds) {
-        phases.begin_exchange(name, 0);
+    const auto exchange = [&](Exchange kind, double seconds) {
+        phases.begin_exchange(kind, 0);
         step_clock += seconds;
         phases.end();
     };
     for (int step = 0; step < 2; ++step) {
-        CHECK(phases.begin_step(nullptr) == &phases);
+        phases.begin_step();
         phases.begin("gemm", 1, 1);
         step_clock += 4;
         phases.end();
-        exchange("gather_weights", 1);
-        exchange("gather_tokens", 2);
-        exchange("reduce_gradients", 3);
-        phases.begin_exchange("wait_for_stage", 0);
+        exchange(Exchange::gather_weights, 1);
+        exchange(Exchange::gather_tokens, 2);
+        exchange(Exchange::reduce_gradients, 3);
+        phases.begin_exchange(Exchange::wait_for_stage, 0);
         phases.begin("add", 0, 0);  // within
         step_clock += 5;
         phases.end();

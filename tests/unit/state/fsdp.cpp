@@ -33,7 +33,7 @@ public:
     const std::string& name() const override { return host_device().name(); }
     const Memory& memory() const override { return *this; }
     const Memory& staging() const override { return *this; }
-    std::unique_ptr<Queue> make_queue() const override { return nullptr; }
+    std::unique_ptr<Queue> make_queue() const override { return host_device().make_queue(); }
     void copy(void* to, const void* from, int64_t bytes) const override {
         host_device().copy(to, from, bytes);
     }
@@ -478,14 +478,14 @@ TEST_CASE("gathered: the computation's observer sees what it may wait for") {
         std::string text;
         int open = 0;
         void begin(const char*, double, double) override { ++open; }
-        void begin_exchange(const char* name, double bytes) override {
-            text += fmt::format("{} {}, ", name, int64_t(bytes));
+        void begin_exchange(Exchange exchange, double bytes) override {
+            text += fmt::format("{} {}, ", name_of(exchange), int64_t(bytes));
             ++open;
         }
         void end() override { --open; }
     } waits;
     Rig rig({2, 4}, {});
-    rig.exec.observer = &waits;
+    const Observation observation = rig.exec.observers.add(waits);
     {
         const auto lease = rig.weights(1);
         rig.gathered->prefetch(0);
@@ -495,7 +495,6 @@ TEST_CASE("gathered: the computation's observer sees what it may wait for") {
     rig.use_gradients(0);
     CHECK(waits.text == "reduce_gradients 0, reduce_gradients 0, ");  // for its place; an eager stream's
     CHECK(waits.open == 0);
-    rig.exec.observer = nullptr;
 }
 
 TEST_CASE("gathered: a rank that has all has nothing to gather") {
