@@ -164,7 +164,6 @@ int generate(const Arguments& arguments) {
     Flags flags = generate_flags();
     flags.parse(arguments);
     const TextWriterOptions options = writer_options(flags);
-    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences);
     const Pretrained source(flags.required("checkpoint"));
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
         throw ConfigError(
@@ -185,6 +184,7 @@ int generate(const Arguments& arguments) {
     apply(cpu);
     const std::unique_ptr<Device> gpu = gpu_of_command(flags.choice("device", {"auto", "cuda", "cpu"}));
     const Device& device = gpu ? *gpu : host_device();
+    const int64_t batch = flags.integer("batch", 1, Generator::most_sequences(device));
     Generator generator(source.model(), Dtype::f32, context, std::min(batch, int64_t(prompts.size())),
                         cpu.threads, device);
     TextWriter writer(generator, tokenizer, options);

@@ -86,7 +86,8 @@ Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, 
       exec_(device),
       step_(device),
       lengths_(size_t(sequences), 0) {
-    require(sequences >= 1 && sequences <= most_sequences, "so many texts are not written side by side");
+    require(sequences >= 1 && sequences <= most_sequences(device),
+            "so many texts are not written side by side");
     require_fits(plan_, device.memory_bytes(), [] { return "Lower --context or --batch"; });
     const Memory& memory = device.memory();
     decoder_.allocate(false, device);

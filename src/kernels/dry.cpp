@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of planning runs: nothing is computed, the workspace that the CPU's kernels would take is noted.
 // Tensors may have no memory behind them.
-#include "coeus/kernels/workspace.hpp"
+#include "cpu/workspace.hpp"
 #include "observed.hpp"
 
 namespace coeus {
@@ -39,7 +39,8 @@ struct DryCpu {
 }  // namespace
 
 const Kernels& dry_kernels() {
-    static constexpr Kernels table = observed_table<DryCpu>("dry", workspace::chunk_bytes);
+    static constexpr Kernels table =
+        observed_table<DryCpu>("dry", workspace::chunk_bytes, workspace::thin_rows);
     return table;
 }
 

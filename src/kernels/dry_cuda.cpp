@@ -36,7 +36,8 @@ struct DryCuda {
 }  // namespace
 
 const Kernels& dry_cuda_kernels() {
-    static constexpr Kernels table = observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes);
+    static constexpr Kernels table =
+        observed_table<DryCuda>("dry cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows);
     return table;
 }
 

@@ -2,7 +2,6 @@
 #include "coeus/plan/memory.hpp"
 
 #include "coeus/base/text.hpp"
-#include "coeus/kernels/workspace.hpp"
 
 #include <algorithm>
 
@@ -94,7 +93,7 @@ int64_t library_bytes(Dtype compute, int ranks) {
     // measured with Open MPI 4.1 and 5.0 (0.75 MiB for each peer) and MPICH 4.0 over UCX, which takes more; a
     // rank exchanges data with few of many others
     const int64_t peers = std::min(ranks - 1, 16);
-    return workspace::gemm_libraries(compute) + peers * (1 << 20);
+    return gemm_library_bytes(compute) + peers * (1 << 20);
 }
 
 int64_t nccl_bytes(int communicators) {

@@ -2,7 +2,6 @@
 #include "support/cases.hpp"
 
 #include "coeus/base/random.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "coeus/state/step_state.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of the kernel cases, and what runs them.
 #include "coeus/base/random.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "support/cases.hpp"
 
 #include <cmath>
@@ -67,7 +66,9 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
     Operands result;
     for (const Argument& a : c.arguments) {
         const auto type_in = [&](Dtype t) {
-            return a.kind == Kind::compute ? t : a.kind == Kind::acc ? workspace::acc_of(t) : Dtype::i32;
+            return a.kind == Kind::compute ? t
+                   : a.kind == Kind::acc   ? (t == Dtype::f64 ? Dtype::f64 : Dtype::f32)
+                                           : Dtype::i32;
         };
         const Shape whole = a.padding ? Shape{a.shape.rows(), a.shape.cols() + a.padding} : a.shape;
         OwnedTensor owned(type_in(type), whole, a.name);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "coeus/device/staged_ids.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "coeus/layers/kv_cache.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/memory.hpp"
@@ -31,9 +30,8 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 
 class Generator {
 public:
-    /// The most texts side by side: a CPU multiplies so many rows in a way in which none depends on the
-    /// others.
-    static constexpr int64_t most_sequences = workspace::thin_rows;
+    /// The most texts side by side. Generated on a CPU, no bit of a text depends on the others.
+    static int64_t most_sequences(const Device& device) { return kernels_of(device.backend()).thin_rows; }
 
     /// Plans and takes all memory: for `sequences` texts of up to `context` tokens. Weights are loaded into
     /// decoder().parameters(). The device must outlive it. ConfigError where it does not fit into its memory.

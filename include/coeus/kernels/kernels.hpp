@@ -68,9 +68,13 @@ struct AdamOptions {
 
 struct Kernels {
     const char* name;
-    /// About so large is what a product writes and the next calls read, where a caller may cut it into chunks
-    /// of rows as it likes.
+    /// Output of a product, in bytes, beyond which larger chunks of rows gain nothing: the next calls would
+    /// not find more in a cache, or the other operand is read seldom enough. For callers that may cut rows
+    /// into chunks as they like.
     int64_t chunk_bytes;
+    /// Rows of a product with a transposed weight that pass through memory with one reading of it: the most
+    /// tokens to generate side by side. On a CPU no bit of such a row depends on the others.
+    int64_t thin_rows;
 
     /// d = op(a) op(b) + c. a, b: type; d: type or acc; c: absent, d itself (accumulate), or a tensor like d
     /// (residual).
@@ -169,7 +173,7 @@ struct Kernels {
     DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
-static_assert(sizeof(Kernels) == sizeof(const char*) + sizeof(int64_t) +
+static_assert(sizeof(Kernels) == sizeof(const char*) + 2 * sizeof(int64_t) +
                                      (0 COEUS_EACH_KERNEL(COEUS_COUNT_KERNEL)) * sizeof(void*),
               "COEUS_EACH_KERNEL names every entry of Kernels");
 #undef COEUS_COUNT_KERNEL
@@ -187,5 +191,9 @@ const Kernels& dry_cuda_kernels();
 /// Those of a backend, and their planning ones.
 const Kernels& kernels_of(Backend backend);
 const Kernels& dry_kernels_of(Backend backend);
+
+/// What the libraries of matrix products take for themselves while a model trains in this type on a CPU,
+/// measured: kernels that oneDNN compiles and pages of its code, or buffers of OpenBLAS.
+int64_t gemm_library_bytes(Dtype compute);
 
 }  // namespace coeus

@@ -3,8 +3,8 @@
 // and weighted sum, which are bound by reading it. A thread takes a sequence and a key/value head with all
 // query heads that share it, so that the cache is read once.
 #include "../rows/team.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
+#include "workspace.hpp"
 
 #include <cmath>
 #include <cstring>

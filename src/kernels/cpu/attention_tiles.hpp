@@ -4,9 +4,9 @@
 // queries, a vector at a time, without a horizontal operation, and keys need no transposing.
 #pragma once
 
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 #include "tile.hpp"
+#include "workspace.hpp"
 
 namespace coeus::cpu {
 

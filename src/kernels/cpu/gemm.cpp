@@ -3,12 +3,12 @@
 // products; our own packed product elsewhere, which has OpenBLAS's rate in f32 (oneDNN's is lower where the
 // depth is large) and takes bf16 at the same rate, for which the libraries have no instructions there;
 // OpenBLAS for f64; for the few rows of generated tokens, where memory is all that counts, one pass over b.
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 #include "onednn_gemm.hpp"
 #include "openblas_gemm.hpp"
 #include "packed_gemm.hpp"
 #include "thin_gemm.hpp"
+#include "workspace.hpp"
 
 namespace coeus::cpu {
 

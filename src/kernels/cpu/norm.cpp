@@ -3,8 +3,8 @@
 // blocks in order, so that it has the same bits for any number of threads.
 #include "../rows/norm.hpp"
 
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
+#include "workspace.hpp"
 
 namespace coeus::cpu {
 

@@ -115,9 +115,9 @@ bool onednn_gemm(Exec& exec, Tensor d, const Operand& a, const Operand& b, Tenso
 
 }  // namespace coeus::cpu
 
-namespace coeus::workspace {
+namespace coeus {
 
-int64_t gemm_libraries(Dtype compute) {
+int64_t gemm_library_bytes(Dtype compute) {
     constexpr int64_t mib = 1 << 20;
     if (compute == Dtype::f64) return 2 * mib;  // OpenBLAS 0.3.21
     // 5 MiB of it for products that go by slabs, see gemm.cpp
@@ -126,4 +126,4 @@ int64_t gemm_libraries(Dtype compute) {
     return (DNNL_VERSION_MAJOR >= 3 ? 12 : 7) * mib;
 }
 
-}  // namespace coeus::workspace
+}  // namespace coeus

@@ -7,9 +7,9 @@
 // bits for any number of threads.
 #include "packed_gemm.hpp"
 
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
 #include "tile.hpp"
+#include "workspace.hpp"
 
 #include <cstring>
 

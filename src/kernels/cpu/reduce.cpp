@@ -2,8 +2,8 @@
 // Sums in double over fixed blocks, whose results are added in order; and what follows from the gradient's
 // norm.
 #include "../math.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
+#include "workspace.hpp"
 
 #include <cmath>
 

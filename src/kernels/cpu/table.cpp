@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/kernels/workspace.hpp"
 #include "cpu.hpp"
+#include "workspace.hpp"
 
 namespace coeus {
 
 const Kernels& cpu_kernels() {
-    static constexpr Kernels table = observed_table<cpu::Cpu>("cpu", workspace::chunk_bytes);
+    static constexpr Kernels table =
+        observed_table<cpu::Cpu>("cpu", workspace::chunk_bytes, workspace::thin_rows);
     return table;
 }
 

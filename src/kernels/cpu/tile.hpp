@@ -5,7 +5,7 @@
 
 #include "../math.hpp"
 #include "bf16_pairs.hpp"
-#include "coeus/kernels/workspace.hpp"
+#include "workspace.hpp"
 
 #include <cstdint>
 #include <cstring>

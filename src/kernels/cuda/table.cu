@@ -5,7 +5,8 @@
 namespace coeus {
 
 const Kernels& cuda_kernels() {
-    static constexpr Kernels table = observed_table<cuda::Cuda>("cuda", cuda::workspace::chunk_bytes);
+    static constexpr Kernels table =
+        observed_table<cuda::Cuda>("cuda", cuda::workspace::chunk_bytes, cuda::workspace::thin_rows);
     return table;
 }
 

@@ -5,7 +5,6 @@
 #include "../../../src/kernels/cpu/openblas_gemm.hpp"
 #include "../../../src/kernels/cpu/packed_gemm.hpp"
 #include "coeus/base/random.hpp"
-#include "coeus/kernels/workspace.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

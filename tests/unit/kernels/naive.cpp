@@ -340,6 +340,7 @@ const Kernels& naive_kernels() {
     static constexpr Kernels table = {
         .name = "naive",
         .chunk_bytes = int64_t(1) << 20,
+        .thin_rows = 16,
         .gemm = gemm,
         .embedding = embedding,
         .embedding_backward = embedding_backward,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scratch memory of the CPU's kernels in bytes, as pure functions of the shapes: the kernels take just this
-// much from Exec's workspace, and the dry table notes it. Beside it, what the libraries under them take.
+// much from Exec's workspace, and the dry table notes it.
 #pragma once
 
 #include "coeus/kernels/kernels.hpp"
@@ -9,7 +9,7 @@
 
 namespace coeus::workspace {
 
-/// Of Kernels: what the last-level cache holds.
+/// Of Kernels: the next calls find it in the last-level cache.
 inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
 /// Rows whose weight gradients a norm sums at a time.
 inline constexpr int64_t norm_block = 64;
@@ -104,8 +104,8 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
-/// Rows of a up to which a product with transposed b (a layer's weight) reads b just once, in place: tokens
-/// that are generated.
+/// Of Kernels: rows of a up to which a product with transposed b (a layer's weight) reads b just once, in
+/// place.
 inline constexpr int64_t thin_rows = 16;
 inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {
     return d.rows() <= thin_rows && !a.is_transposed && b.is_transposed;
@@ -117,9 +117,5 @@ inline int64_t gemm(const Tensor& d, const Operand& a, const Operand& b, int thr
     return bytes(Dtype::f32, blocks.columns * blocks.depth) + bytes(Dtype::f32, threads * blocks.rows_copy) +
            bytes(Dtype::f32, threads * blocks.sums);
 }
-
-/// What the libraries of matrix products take for themselves while a model trains in this type, measured:
-/// kernels that oneDNN compiles and pages of its code, or buffers of OpenBLAS.
-int64_t gemm_libraries(Dtype compute);
 
 }  // namespace coeus::workspace
