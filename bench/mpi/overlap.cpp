@@ -7,8 +7,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/random.hpp"
 #include "coeus/comm/mpi.hpp"
-#include "coeus/models/registry.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/models/registry.hpp"
 #include "coeus/observe/tracer.hpp"
 
 #include <algorithm>
@@ -56,17 +56,17 @@ double measure(const char* what, const MeshShape& shape, const ExchangeOptions& 
     std::vector<int32_t> ids(size_t(sequences * seq_len));
     const RandomStream random(uint64_t(mesh.world().rank()), "tokens");
     for (size_t t = 0; t < ids.size(); ++t) ids[t] = int32_t(random.u64(t) % uint64_t(model.vocab));
-    const Tensor tokens(ids.data(), Dtype::i32, {int64_t(ids.size())});
 
     Tracer tracer(mesh.world().rank());
     SlowNetwork network(tracer);
+    Observation tracing;
     for (int64_t step = 1; step <= 5; ++step) {
         if (step == 3) {  // two steps warm up
-            engine.exec().observer = &tracer;
+            tracing = engine.observe(tracer);
             mesh.observe(&network);
         }
         engine.compute_gradients(step, 1e-4, 2 * sequences * seq_len, [&](int64_t) {
-            return LocalBatch{.sequences = sequences, .tokens = tokens, .labels = tokens};
+            return SampleRows{.sequences = sequences, .seq_len = seq_len, .tokens = ids, .labels = ids};
         });
         engine.update();
     }

@@ -79,14 +79,14 @@ std::optional<StepBatch> BatchLoader::next() {
     if (filled_ <= step) std::rethrow_exception(error_);
     const Buffer& buffer = buffers_[size_t(step % 2)];
     const int64_t rows = samples_of(0, options_.global_batch, options_.rank, options_.ranks).count;
-    return StepBatch{options_.first_sample + step * options_.global_batch,
-                     rows,
-                     stream_.seq_len(),
-                     buffer.tokens,
-                     buffer.labels,
-                     buffer.document_start,
-                     buffer.valid_tokens,
-                     timer.seconds()};
+    return StepBatch{.samples = {.sequences = rows,
+                                 .seq_len = stream_.seq_len(),
+                                 .tokens = buffer.tokens,
+                                 .labels = buffer.labels,
+                                 .document_start = buffer.document_start},
+                     .first_sample = options_.first_sample + step * options_.global_batch,
+                     .valid_tokens = buffer.valid_tokens,
+                     .seconds_waited = timer.seconds()};
 }
 
 }  // namespace coeus

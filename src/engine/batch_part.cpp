@@ -17,6 +17,11 @@ OwnedTensor positions_of(const SequencePart& part, int64_t sequences, const Devi
     return there;
 }
 
+// Kernels only read token ids.
+Tensor read_only(std::span<const int32_t> ids) {
+    return Tensor(const_cast<int32_t*>(ids.data()), Dtype::i32, {int64_t(ids.size())});
+}
+
 }  // namespace
 
 BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
@@ -30,24 +35,21 @@ BatchPart::BatchPart(const BatchShape& shape, int64_t local_batches, const Seque
     positions_ = positions_of(part, shape.sequences, device);
 }
 
-void BatchPart::stage(int64_t place, const LocalBatch& local_batch) {
-    require(local_batch.tokens.count() == local_batch.sequences * seq_len_ &&
+void BatchPart::stage(int64_t place, const SampleRows& local_batch) {
+    require(local_batch.seq_len == seq_len_ && local_batch.tokens.size() == size_t(local_batch.count()) &&
                 local_batch.sequences * part_.count <= tokens_.count(),
             "a local batch is not of the shape that was planned");
-    const auto cut = [&](const StagedIds& own, const Tensor& whole) {
-        const auto* from = whole.as<const int32_t>();
+    const auto cut = [&](const StagedIds& own, std::span<const int32_t> whole) {
+        const int32_t* from = whole.data();
         auto* to = own.host(place);
         for (int64_t sequence = 0; sequence < local_batch.sequences; ++sequence)
             for (int64_t i = 0; i < part_.count; ++i) *to++ = from[sequence * seq_len_ + part_.index(i)];
     };
     cut(tokens_, local_batch.tokens);
     cut(labels_, local_batch.labels);
-    Tensor documents = local_batch.document_start;
-    if (documents && document_start_.count() > 0) {
-        std::copy_n(documents.as<const int32_t>(), documents.count(), document_start_.host(place));
-        documents.data = document_start_.host(place);
-    }
-    staged_[size_t(place)] = {local_batch.sequences, documents};
+    const std::span<const int32_t> documents = local_batch.document_start;
+    if (document_start_.count() > 0) std::ranges::copy(documents, document_start_.host(place));
+    staged_[size_t(place)] = {local_batch.sequences, documents.empty() ? Tensor{} : read_only(documents)};
 }
 
 Batch BatchPart::bring(Exec& exec, int64_t place) const {

@@ -9,19 +9,6 @@ namespace coeus {
 
 namespace {
 
-// Sequences [first, first + count) of a local batch whose sequences are `whole` tokens long.
-Batch slice_of(const Batch& local, int64_t first, int64_t count, int64_t whole) {
-    const auto rows = [&](Tensor ids, int64_t length) {
-        return ids ? ids.slice_rows(first * length, count * length) : Tensor{};
-    };
-    return {.sequences = count,
-            .seq_len = local.seq_len,
-            .tokens = rows(local.tokens, local.seq_len),
-            .labels = rows(local.labels, local.seq_len),
-            .positions = rows(local.positions, local.seq_len),
-            .document_start = rows(local.document_start, whole)};
-}
-
 ShardPlace place_in(const MeshShape& mesh, int rank) {
     return {.tp = mesh.tp,
             .tp_rank = mesh.coordinate(rank, tp),
@@ -186,7 +173,7 @@ Tensor Engine::flow_of(int64_t tokens) const {
 
 // What the host adds to a step, first; then the work, which is the same in each.
 bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid_tokens,
-                               FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits,
+                               FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
     exec_.queue->finish();  // of a step without update
     StepScalars scalars = adam_.begin_step(uint64_t(step), learning_rate, valid_tokens);
@@ -249,7 +236,7 @@ void Engine::forward_backward(int64_t local_batch) {
     const Batch part = training_part_.bring(exec_, local_batch);
     const BatchShape shape = micro_batch_of(options_);
     for (size_t m = 0; m < micro_batches_.size(); ++m)
-        micro_batches_[m] = slice_of(part, int64_t(m) * shape.sequences, shape.sequences, shape.seq_len);
+        micro_batches_[m] = part.slice(int64_t(m) * shape.sequences, shape.sequences);
     const bool last = local_batch == options_.accumulation - 1;
     const BlockInputs& inputs = offloaded_inputs_ ? *offloaded_inputs_ : inputs_in_frame();
     executor_.forward_backward(flow_of(micro_batches_[0].count()), last, [&](int m, Frame& frame) {
@@ -309,7 +296,7 @@ const Storage* Engine::storage_of(const Tensor& tensor) const {
     return nullptr;
 }
 
-double Engine::evaluate(const LocalBatch& local) {
+double Engine::evaluate(const SampleRows& local) {
     validation_part_.stage(0, local);
     micro_batches_[0] = validation_part_.bring(exec_, 0);
     validation_->stage({});

@@ -48,13 +48,10 @@ std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool
             std::ranges::fill(row(labels_), -100);
             filled = 1;
         }
-        const auto rows = [&](std::vector<int32_t>& buffer) {
-            return Tensor(buffer.data(), Dtype::i32, {filled * seq_len});
-        };
-        loss += engine.evaluate({.sequences = filled,
-                                 .tokens = rows(tokens_),
-                                 .labels = rows(labels_),
-                                 .document_start = document_mask_ ? rows(document_start_) : Tensor{}});
+        SampleRows samples_read = {
+            .sequences = sequences_, .seq_len = seq_len, .tokens = tokens_, .labels = labels_};
+        if (document_mask_) samples_read.document_start = document_start_;
+        loss += engine.evaluate(samples_read.slice(0, filled));
     }
 
     ValidationMetrics m;

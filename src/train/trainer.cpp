@@ -19,22 +19,6 @@ namespace {
 
 constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unless there are no others
 
-Tensor ids(std::span<const int32_t> values) {
-    return Tensor(const_cast<int32_t*>(values.data()), Dtype::i32,
-                  {int64_t(values.size())});  // read only by contract
-}
-
-// Rows [first, first + count) of a step's batch.
-LocalBatch local_batch(const StepBatch& batch, int64_t first, int64_t count, bool document_mask) {
-    const auto rows = [&](std::span<const int32_t> all) {
-        return ids(all.subspan(size_t(first * batch.seq_len), size_t(count * batch.seq_len)));
-    };
-    return {.sequences = count,
-            .tokens = rows(batch.tokens),
-            .labels = rows(batch.labels),
-            .document_start = document_mask ? rows(batch.document_start) : Tensor{}};
-}
-
 }  // namespace
 
 void Trainer::run() {
@@ -151,14 +135,13 @@ bool Trainer::train_step(const StepBatch& batch) {
             "/loss_mask of the training data",
             step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
+    SampleRows samples = batch.samples;
+    if (!config_.training.document_mask) samples.document_start = {};
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.gives_graphs());
     const bool whole = engine_.compute_gradients(
         step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
-        valid_tokens,
-        [&](int64_t i) {
-            return local_batch(batch, i * sequences, sequences, config_.training.document_mask);
-        },
-        guards_->limits(), [this] { return !must_stop(); });
+        valid_tokens, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
+        [this] { return !must_stop(); });
     if (!whole) return false;
     saving_.wait_for_copies();
     const bool taken = engine_.update();
@@ -177,7 +160,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return mesh_[dp].all_reduce(own_mean, Reduce::max);
     });
     sample_ += global_batch_;
-    tokens_seen_ += batch.num_samples * batch.seq_len * mesh_.size(dp);
+    tokens_seen_ += batch.samples.count() * mesh_.size(dp);
     return true;
 }
 

@@ -26,17 +26,6 @@ EngineOptions options(Backend backend, Dtype compute, bool graphs) {
             .graphs = graphs};
 }
 
-LocalBatch local_batch(TestBatch& batch, int64_t first, int64_t count) {
-    const auto rows = [&](std::vector<int32_t>& ids) {
-        return ids.empty() ? Tensor{}
-                           : Tensor(ids.data() + first * batch.seq_len, Dtype::i32, {count * batch.seq_len});
-    };
-    return {.sequences = count,
-            .tokens = rows(batch.tokens),
-            .labels = rows(batch.labels),
-            .document_start = rows(batch.document_start)};
-}
-
 struct Result {
     std::vector<double> losses, norms, weights;
     double validation = 0;
@@ -58,11 +47,11 @@ Result train(const Device& device, Dtype compute, bool documents = false, bool g
         if (step == 2) before = gpu_allocations();
         batch.tokens[size_t(step)] = int32_t(step);  // none is like another
         engine.compute_gradients(step, 1e-2, batch.valid_labels(),
-                                 [&](int64_t i) { return local_batch(batch, 2 * i, 2); });
+                                 [&](int64_t i) { return batch.local_batch(2 * i, 2); });
         CHECK(engine.update());
         result.losses.push_back(engine.scalars().loss);
         result.norms.push_back(engine.scalars().grad_norm);
-        result.validation = engine.evaluate(local_batch(other, 0, 1));
+        result.validation = engine.evaluate(other.local_batch(0, 1));
     }
     result.allocations = gpu_allocations() - before;
     for (const Storage& storage : parameters.storages()) {
@@ -112,7 +101,7 @@ TEST_CASE("a GPU's chunks of logits are planned as they are used") {
         engine.decoder().parameters().refresh_compute(engine.exec(), engine.kernels());
         TestBatch batch(2, tokens, config.vocab);
         engine.compute_gradients(1, 1e-2, batch.valid_labels(),
-                                 [&](int64_t) { return local_batch(batch, 0, 2); });
+                                 [&](int64_t) { return batch.local_batch(0, 2); });
         CHECK(engine.update());
         CHECK(engine.used().temporaries == engine.layer_memory().temporaries);
         temporaries.push_back(engine.layer_memory().temporaries);
@@ -163,7 +152,7 @@ TEST_CASE(
         TestBatch batch(4, seq_len, tiny_config().vocab);
         const auto step = [&](int64_t number, const StepLimits& limits = {}) {
             engine.compute_gradients(
-                number, 1e-2, batch.valid_labels(), [&](int64_t i) { return local_batch(batch, 2 * i, 2); },
+                number, 1e-2, batch.valid_labels(), [&](int64_t i) { return batch.local_batch(2 * i, 2); },
                 limits);
             return engine.update();
         };

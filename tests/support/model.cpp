@@ -49,14 +49,13 @@ Batch TestBatch::view() {
             .document_start = tensor(document_start)};
 }
 
-LocalBatch TestBatch::local_batch(int64_t first, int64_t count) {
-    const auto rows = [&](std::vector<int32_t>& all) {
-        return all.empty() ? Tensor{} : Tensor(all.data() + first * seq_len, Dtype::i32, {count * seq_len});
-    };
-    return {.sequences = count,
-            .tokens = rows(tokens),
-            .labels = rows(labels),
-            .document_start = rows(document_start)};
+SampleRows TestBatch::local_batch(int64_t first, int64_t count) const {
+    const SampleRows all = {.sequences = sequences,
+                            .seq_len = seq_len,
+                            .tokens = tokens,
+                            .labels = labels,
+                            .document_start = document_start};
+    return all.slice(first, count);
 }
 
 void poison(Arena& arena, int64_t bytes) {

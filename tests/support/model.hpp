@@ -28,7 +28,7 @@ struct TestBatch {
     /// Points into this object.
     Batch view();
     /// Sequences [first, first + count), without positions; points into this object.
-    LocalBatch local_batch(int64_t first, int64_t count);
+    SampleRows local_batch(int64_t first, int64_t count) const;
 };
 
 /// Fills the unused rest of an arena or frame with NaN (bytes 0xff).

@@ -2,6 +2,7 @@
 // Prepares the next step's batch on a thread of its own while a step runs. Two buffers, made once.
 #pragma once
 
+#include "coeus/base/sample_rows.hpp"
 #include "coeus/data/blend.hpp"
 
 #include <array>
@@ -10,19 +11,15 @@
 #include <exception>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <vector>
 
 namespace coeus {
 
-/// This rank's samples of one step, row by row: arrays of [samples, seq_len]. Micro-batches are runs of rows.
+/// This rank's samples of one step; local batches are runs of its rows.
 struct StepBatch {
-    int64_t first_sample = 0;  ///< of the step, over all ranks
-    int64_t num_samples = 0, seq_len = 0;
-    std::span<const int32_t> tokens, labels;  ///< labels: ignore_label where one does not count
-    std::span<const int32_t>
-        document_start;         ///< index in its row of the first token of each token's document
+    SampleRows samples;
+    int64_t first_sample = 0;   ///< of the step, over all ranks
     int64_t valid_tokens = 0;   ///< labels that count, of this rank
     double seconds_waited = 0;  ///< by next(), for this batch
 };

@@ -3,19 +3,13 @@
 // where context-parallel ranks divide them; and brings it to the device.
 #pragma once
 
+#include "coeus/base/sample_rows.hpp"
 #include "coeus/device/staged_ids.hpp"
 #include "coeus/layers/context.hpp"
 
 #include <vector>
 
 namespace coeus {
-
-/// Token ids of one local batch, as the loader prepared them on the host, of whole sequences: i32[T],
-/// document_start optional. All ranks of a context-parallel group have the same.
-struct LocalBatch {
-    int64_t sequences = 0;
-    Tensor tokens, labels, document_start;
-};
 
 class BatchPart {
 public:
@@ -24,9 +18,9 @@ public:
     BatchPart(const BatchShape& shape, int64_t local_batches, const SequencePart& part,
               const Device& device = host_device());
 
-    /// Cuts out what is local batch number `place`. What was brought from there before has arrived; on the
-    /// host, beginnings of documents are not copied.
-    void stage(int64_t place, const LocalBatch& local_batch);
+    /// Cuts out what is local batch number `place`; all ranks of a context-parallel group have the same. What
+    /// was brought from there before has arrived; on the host, beginnings of documents are not copied.
+    void stage(int64_t place, const SampleRows& local_batch);
     /// Where the Exec runs, as its work. Valid until the next one is brought.
     Batch bring(Exec& exec, int64_t place) const;
 

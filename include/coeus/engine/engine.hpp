@@ -93,7 +93,7 @@ public:
     /// returned.
     bool compute_gradients(
         int64_t step, double learning_rate, int64_t valid_tokens,
-        FunctionRef<LocalBatch(int64_t)> local_batch, const StepLimits& limits = {},
+        FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits = {},
         FunctionRef<bool()> goes_on = [] { return true; });
     /// Clips by the global norm and updates the weights. Returns false, with nothing updated, where loss or
     /// norm is not finite, or beyond its limit, on any rank.
@@ -104,7 +104,7 @@ public:
     void forget_graphs();
     /// This rank's sum of the token losses of a validation batch (not divided by anything); 0 where it has
     /// not the last stage. Every rank of the mesh calls it as often.
-    double evaluate(const LocalBatch& local);
+    double evaluate(const SampleRows& local);
     /// The ranks' memory in use: of arenas, the most that ever was.
     const Executor& executor() const { return executor_; }
     const Arena& temporaries() const { return temp_; }

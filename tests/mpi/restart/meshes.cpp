@@ -123,29 +123,23 @@ public:
     double step(int64_t number, std::vector<int64_t>& read, AsyncCheckpoint* beside = nullptr) {
         const StepBatch batch = loader_.next().value();
         keep_tokens(batch, read);
+        SampleRows samples = batch.samples;
+        samples.document_start = {};
         Engine& engine = model_.engine;
         engine.compute_gradients(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens),
-                                 [&](int64_t i) { return local_batch(batch, i * local_); });
+                                 [&](int64_t i) { return samples.slice(i * local_, local_); });
         if (beside) beside->wait_for_copies();
         CHECK(engine.update());
         return engine.scalars().loss;
     }
 
 private:
-    LocalBatch local_batch(const StepBatch& batch, int64_t first) const {
-        const auto rows = [&](std::span<const int32_t> all) {
-            return Tensor(const_cast<int32_t*>(all.data()) + first * seq_len, Dtype::i32, {local_ * seq_len});
-        };
-        return {.sequences = local_,
-                .tokens = rows(batch.tokens),
-                .labels = rows(batch.labels),
-                .document_start = {}};
-    }
     void keep_tokens(const StepBatch& batch, std::vector<int64_t>& read) const {
         std::vector<int64_t> step(size_t(global_batch * seq_len));
-        const size_t first = size_t(mesh_.rank(dp)) * batch.tokens.size();
+        const size_t first = size_t(mesh_.rank(dp)) * batch.samples.tokens.size();
         if (mesh_.rank(pp) + mesh_.rank(cp) + mesh_.rank(tp) == 0)
-            std::copy(batch.tokens.begin(), batch.tokens.end(), step.begin() + int64_t(first));
+            std::copy(batch.samples.tokens.begin(), batch.samples.tokens.end(),
+                      step.begin() + int64_t(first));
         mesh_.world().all_reduce(Tensor(step.data(), Dtype::i64, {int64_t(step.size())}));
         read.insert(read.end(), step.begin(), step.end());
     }
