@@ -80,15 +80,15 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const double output_std = 1 / std::sqrt(double(config.dim));
     const Init output_init = Init::truncated_normal(output_std, 3 * output_std);
-    const auto begin_unit = [&](bool here, int uses = 1, bool follows_last = false) {
+    const auto begin_unit = [&](bool here, int uses = 1) {
         parameters_.set_here(here);
-        return here ? parameters_.begin_unit(uses, follows_last) : 0;
+        return here ? parameters_.begin_unit(uses) : 0;
     };
 
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
     const bool tied_head = config.tied && heads;
-    embedding_unit_ = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1, tied_head);
+    embedding_unit_ = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1);
     const bool shared = config.tied && embeds != heads;
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
                                             .shape = {config.vocab, config.dim},
@@ -113,6 +113,8 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                        recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]);
         blocks_.push_back(here ? std::move(block) : nullptr);
     }
+    if (const size_t units = parameters_.units().size(); tied_head && units > 2)
+        parameters_.use_after(embedding_unit_, units - 1);
     if (config.tied) return;
     head_unit_ = begin_unit(heads);
     auto norm = make_norm(parameters_, "norm", config, Output::recomputed);

@@ -2,6 +2,7 @@
 #include "coeus/state/fsdp.hpp"
 
 #include "coeus/device/named_range.hpp"
+#include "coeus/state/unit_places.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -37,7 +38,7 @@ public:
         if (keep == Keep::all)
             stack();
         else
-            lay_at_both_ends();
+            take_turns();
     }
 
     int64_t bytes() const { return bytes_; }
@@ -87,26 +88,12 @@ private:
         }
     }
 
-    // Neighbours apart: units of even number at the beginning, of odd number at the end. A tied table, unit
-    // 0, is the neighbour of the last one too: where that is of even number, it goes to the end as well, and
-    // the one before it between its two neighbours.
-    void lay_at_both_ends() {
-        if (states.empty()) return;
-        const size_t last = states.size() - 1;
-        const auto together = [&](size_t first, size_t count) {
-            int64_t sum = 0;
-            for (size_t u = first; u < first + count; ++u) sum += states[u].bytes;
-            return sum;
-        };
-        const bool circle = last > 0 && parameters_.units().front().follows_last;
-        const bool three = circle && last % 2 == 0;
-        bytes_ = circle ? together(0, 1) + together(last, 1) : together(0, 1);
-        for (size_t u = 0; u < last; ++u) bytes_ = std::max(bytes_, together(u, 2));
-        if (three) bytes_ = std::max(bytes_, together(last - 2, 3));
-        for (size_t u = 1; u <= last; u += 2) states[u].first = bytes_ - states[u].bytes;
-        if (!three) return;
-        states[last].first = bytes_ - states[last].bytes;
-        states[last - 1].first = states[last - 2].bytes;
+    void take_turns() {
+        std::vector<int64_t> bytes;
+        for (const State& state : states) bytes.push_back(state.bytes);
+        const UnitPlaces places = place_units(bytes, parameters_.neighbours());
+        bytes_ = places.bytes;
+        for (size_t u = 0; u < states.size(); ++u) states[u].first = places.first[u];
     }
 
     const Parameters& parameters_;

@@ -38,10 +38,15 @@ int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buff
 
 }  // namespace
 
-size_t Parameters::begin_unit(int uses, bool follows_last) {
-    require(!follows_last || units_.empty(), "only the first unit can be used behind the last one");
-    units_.push_back({storages_.size(), 0, uses, follows_last});
+size_t Parameters::begin_unit(int uses) {
+    units_.push_back({storages_.size(), 0, uses});
     return units_.size() - 1;
+}
+
+Neighbours Parameters::neighbours() const {
+    Neighbours all = other_neighbours_;
+    for (size_t u = 0; u + 1 < units_.size(); ++u) all.emplace_back(u, u + 1);
+    return all;
 }
 
 Storage& Parameters::add(std::vector<Param> params) {

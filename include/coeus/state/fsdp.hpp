@@ -9,9 +9,8 @@
 //
 // and where replicas have the same rows, these are summed over them when the step's last gradient is there.
 // All of that runs on streams of its own: the gather of the next unit beside the present one's computation,
-// the reduction of a unit beside the next one's backward. Where units are released after use, neighbours lie
-// at opposite ends of one buffer, so that it is as large as the two largest neighbours. A tied table is the
-// neighbour of the first block and of the last: where that takes a third place, of the three largest.
+// the reduction of a unit beside the next one's backward. If units are released after use, they take turns in
+// one buffer, which is as large as the two largest neighbours (unit_places.hpp).
 #pragma once
 
 #include "coeus/comm/communicator.hpp"

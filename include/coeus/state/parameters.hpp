@@ -6,6 +6,7 @@
 #include "coeus/base/function_ref.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/state/storage.hpp"
+#include "coeus/state/unit_places.hpp"
 
 #include <array>
 #include <deque>
@@ -17,7 +18,6 @@ namespace coeus {
 struct Unit {
     size_t first = 0, count = 0;
     int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
-    bool follows_last = false;  ///< of the first unit: it is used behind the last one (by the head)
 };
 
 /// Rows of one parameter, as the optimizer updates them.
@@ -40,8 +40,13 @@ public:
     /// Some of the weights are on other ranks: they are gathered for use.
     bool is_sharded() const { return place_.fsdp > 1; }
 
-    /// Begins a unit: what is added from here on. Returns its number. The arguments are those of Unit.
-    size_t begin_unit(int uses = 1, bool follows_last = false);
+    /// Begins a unit: what is added from here on. Returns its number. `uses`: see Unit.
+    size_t begin_unit(int uses = 1);
+    /// Says that a unit is used right after another one, beside those that follow each other by their
+    /// numbers: a table that the head uses again, after the last block.
+    void use_after(size_t unit, size_t other) { other_neighbours_.emplace_back(unit, other); }
+    /// Units that are used one after the other, so that both are gathered at the same time.
+    Neighbours neighbours() const;
     /// Whether what is added from here on is this rank's (at first it is), or another pipeline rank's: then
     /// it is only listed in model().
     void set_here(bool here) { here_ = here; }
@@ -103,6 +108,7 @@ private:
     std::vector<const Storage*> model_;
     bool here_ = true;
     std::vector<Unit> units_;
+    Neighbours other_neighbours_;
     const Device* device_ = &host_device();
     Buffer master_, compute_, gradient_, moment1_, moment2_;
     Tensor gradients_;

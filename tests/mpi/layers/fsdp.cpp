@@ -61,7 +61,7 @@ public:
         Param norm = {.name = "norm", .shape = {5}, .init = Init::ones(), .shard = {Split::partial}};
         Param frozen = matrix(3, 2);
         frozen.trainable = false;
-        parameters.begin_unit(c.tied ? 2 : 1, c.tied);
+        parameters.begin_unit(c.tied ? 2 : 1);
         parameters.add(matrix(5, 3));
         parameters.begin_unit();
         parameters.add({matrix(4, 3), matrix(3, 3)});
@@ -74,6 +74,7 @@ public:
         parameters.add(matrix(1, 1));
         parameters.begin_unit();
         parameters.add(matrix(6, 5));
+        if (c.tied) parameters.use_after(0, parameters.units().size() - 1);
         gathered = std::make_unique<Gathered>(parameters, c.keep);
         parameters.allocate(true);
         gathered->allocate({gather_, reduce_, replicas_}, c.streams, exec, cpu_kernels());

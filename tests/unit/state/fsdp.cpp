@@ -92,11 +92,12 @@ struct Rig {
         exec.device = &host;
         for (const int64_t r : rows) {
             const bool first = parameters.units().empty();
-            parameters.begin_unit(first && options.tied ? 2 : options.uses, first && options.tied);
+            parameters.begin_unit(first && options.tied ? 2 : options.uses);
             parameters.add({.name = fmt::format("m{}", parameters.units().size()),
                             .shape = {r, options.cols},
                             .init = Init::ones()});
         }
+        if (options.tied && rows.size() > 2) parameters.use_after(0, rows.size() - 1);
         gathered = std::make_unique<Gathered>(parameters, options.gather);
         parameters.allocate(true);
         gathered->allocate({ranks, ranks, replicas}, options.streams, exec, kernels);
@@ -131,11 +132,12 @@ TEST_CASE("gathered: two neighbours at a time have room, or all units, and no mo
     };
     for (const Case& c : {
              Case{{4}, false, 4, 4}, Case{{4, 2, 6, 2}, false, 8, 14}, Case{{2, 8, 2, 4, 6}, false, 10, 22},
-             Case{{3, 1}, false, 6, 6},           // each to the next even number
-             Case{{4, 2}, true, 6, 6},            // a table and the only block
-             Case{{8, 2, 4, 6}, true, 14, 20},    // the table beside the last block
-             Case{{8, 2, 4}, true, 14, 14},       // both at the same end: a third place
-             Case{{2, 2, 4, 6, 4}, true, 14, 18}  // of the last three
+             Case{{3, 1}, false, 6, 6},            // each to the next even number
+             Case{{4, 2}, true, 6, 6},             // a table and the only block
+             Case{{8, 2, 4, 6}, true, 14, 20},     // the table beside the last block
+             Case{{8, 2, 4}, true, 14, 14},        // three units, each beside both others
+             Case{{4, 4, 4, 4, 4}, true, 12, 20},  // three in a line
+             Case{{2, 2, 4, 6, 4}, true, 10, 18}   // the three smallest, where two larger ones turn
          }) {
         CAPTURE(c.rows, c.tied);
         Options options{.tied = c.tied};
