@@ -16,6 +16,11 @@ ShardPlace place_in(const MeshShape& mesh, int rank) {
             .fsdp_rank = mesh.rank_in(rank, fsdp)};
 }
 
+BatchShape micro_batch_of(const EngineOptions& options) {
+    return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
+            .seq_len = options.training.seq_len};
+}
+
 // The options with their defaults filled in.
 EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
     PipelineOptions& pipeline = options.pipeline;
@@ -25,6 +30,8 @@ EngineOptions complete(const DecoderConfig& config, EngineOptions options) {
             "a pipeline has the ranks of the mesh and a part of the model for each stage");
     require(options.training.sequences % pipeline.timetable.microbatches == 0,
             "a local batch is divided into micro-batches");
+    require_countable(config, micro_batch_of(options));
+    require_countable(config, options.validation);
     return options;
 }
 
@@ -35,15 +42,10 @@ std::vector<DecoderPart> parts_of(const PipelineOptions& pipeline, int rank) {
     return parts;
 }
 
-std::vector<Stage> stages_of(const Decoder& decoder, Gathered* gathered) {
+std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
     std::vector<Stage> stages;
-    for (const DecoderPart& part : decoder.parts()) stages.emplace_back(decoder, part, gathered);
+    for (const ModelPart& part : model.parts()) stages.emplace_back(model, part, gathered);
     return stages;
-}
-
-BatchShape micro_batch_of(const EngineOptions& options) {
-    return {.sequences = options.training.sequences / options.pipeline.timetable.microbatches,
-            .seq_len = options.training.seq_len};
 }
 
 // Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
@@ -123,10 +125,10 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
     if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
-        table_ranks_ = mesh[pp].split(decoder_.shared_table() ? 0 : 1, "ranks with the tied table");
+        table_ranks_ = mesh[pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the tied table");
     if (table_ranks_) mesh.connect(*table_ranks_);
     for (const Communicator* ranks : summing(mesh, options_.exchanges)) ranks->prepare_sums();
-    if (decoder_.shared_table()) table_ranks_->prepare_sums();
+    if (decoder_.shared_storage()) table_ranks_->prepare_sums();
 }
 
 LayerMemory Engine::used() const {
@@ -167,8 +169,8 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
 }
 
 // Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
-Tensor Engine::flow_of(int64_t tokens) const {
-    return Tensor(nullptr, options_.types.compute, {tokens / (*mesh_)[tp].size(), decoder_.config().dim});
+Flow Engine::flow_of(int64_t tokens) const {
+    return decoder_.flow_into(1, tokens / (*mesh_)[tp].size());
 }
 
 // What the host adds to a step, first; then the work, which is the same in each.
@@ -248,7 +250,7 @@ void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, Exchange::reduce_gradients);
     (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
-    if (const Storage* table = decoder_.shared_table()) table_ranks_->all_reduce(exec_, table->gradient);
+    if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
     StepScalars& scalars = step_->scalars();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);
     (*mesh_)[loss_axes].all_reduce(exec_, Tensor(&scalars.loss, Dtype::f64, {1}));

@@ -27,7 +27,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
                          const LayerMemory& layers) {
     const Mesh mesh = Mesh::planned(options.mesh, options.rank);
     const Parameters& parameters = decoder.parameters();
-    const bool gpu = options.backend == Backend::cuda, shared_table = decoder.shared_table() != nullptr;
+    const bool gpu = options.backend == Backend::cuda, shared_table = decoder.shared_storage() != nullptr;
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
     const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,

@@ -11,21 +11,17 @@ namespace {
 class InputsInFrame : public BlockInputs {
 public:
     Kept keep(Ctx& c, const void* owner, Flow in) const override {
-        Flow room = in;  // a block leaves types and shapes as they are
-        for (int i = 0; i < in.count; ++i) {
-            Tensor& tensor = room.tensors[size_t(i)];
-            tensor = c.frame.keep(tensor.dtype, tensor.shape);
-            c.frame.push(owner, in.tensors[size_t(i)]);
-        }
-        return {room, {}};
+        push_flow(c, owner, in);
+        return {keep_like(c, in), {}};  // a block leaves types and shapes as they are
     }
-    Flow recall(Ctx& c, const void* owner, int count) const override {
-        Flow in;
-        in.count = count;
-        for (int i = count; i-- > 0;) in.tensors[size_t(i)] = c.frame.pop(owner);
-        return in;
-    }
+    Flow recall(Ctx& c, const void* owner, int count) const override { return pop_flow(c, owner, count); }
 };
+
+Flow flow_of(std::span<const Frame::Kept> all) {
+    Flow flow;
+    for (const Frame::Kept& kept : all) flow.add(kept.tensor);
+    return flow;
+}
 
 }  // namespace
 
@@ -37,42 +33,46 @@ const BlockInputs& inputs_in_frame() {
 // What is on its way between the device and the host.
 class OffloadedInputs::Transfers {
 public:
-    Transfers(Tensor flow, const Exec& computation)
+    Transfers(const Flow& flow, const Exec& computation)
         : memory_(bytes(flow), "places of offloaded activations", computation.device->memory()),
           stream_(Stream::Mode::eager, computation) {
         places_[0].data = memory_.data();
-        places_[1].data = memory_.data() + padded_bytes(flow.bytes());
+        places_[1].data = memory_.data() + flow.bytes();
     }
 
-    Pending copy(void* to, const void* from, int64_t bytes) {
-        const auto give = [&] { stream_.exec().queue->copy(to, from, bytes); };
-        return stream_.run([&give] { give(); });  // eager: at once
+    Pending leave(const Flow& on_host, const Flow& here) {
+        return stream_.run([&] { copy(on_host, here); });  // eager: at once
     }
 
     // Begins to bring it to the place that is not in use.
-    void fetch(Tensor from) {
+    void fetch(const Flow& from) {
         Place& place = places_[1 - in_use_];
-        if (place.holds == from.data) return;
-        place.arrived = copy(place.data, from.data, from.bytes());
-        place.holds = from.data;
+        if (place.holds == from.hidden().data) return;
+        place.arrived = stream_.run([&] { copy(from.placed_at(place.data), from); });
+        place.holds = from.hidden().data;
     }
 
     // Fetched, and in use from now on: the other place is free.
-    Tensor take(Tensor from) {
+    Flow take(const Flow& from) {
         fetch(from);
         in_use_ = 1 - in_use_;
         Place& place = places_[in_use_];
         place.arrived.join();
         place.holds = nullptr;
-        return Tensor(place.data, from.dtype, from.shape);
+        return from.placed_at(place.data);
     }
 
 private:
     struct Place {
         std::byte* data = nullptr;
-        const void* holds = nullptr;  // address on the host
+        const void* holds = nullptr;  // address of the first tensor on the host
         Pending arrived;
     };
+    void copy(const Flow& to, const Flow& from) {
+        for (size_t i = 0; i < from.all().size(); ++i)
+            stream_.exec().queue->copy(to.all()[i].data, from.all()[i].data, from.all()[i].bytes());
+    }
+
     Buffer memory_;
     Stream stream_;
     std::array<Place, 2> places_;  // end before the stream
@@ -80,27 +80,30 @@ private:
 };
 
 OffloadedInputs::OffloadedInputs() = default;
-OffloadedInputs::OffloadedInputs(Tensor flow, const Exec& computation)
+OffloadedInputs::OffloadedInputs(const Flow& flow, const Exec& computation)
     : transfers_(std::make_unique<Transfers>(flow, computation)) {}
 OffloadedInputs::~OffloadedInputs() = default;
 
 BlockInputs::Kept OffloadedInputs::keep(Ctx& c, const void* owner, Flow in) const {
-    require(in.count == 1, "what flows between offloaded blocks is one tensor");
-    const Tensor from = in.hidden(), to = c.frame.keep_on_host(owner, from.dtype, from.shape);
-    return {in, transfers_ ? transfers_->copy(to.data, from.data, from.bytes()) : Pending()};
+    Flow on_host;
+    for (const Tensor& tensor : in.all())
+        on_host.add(c.frame.keep_on_host(owner, tensor.dtype, tensor.shape));
+    return {in, transfers_ ? transfers_->leave(on_host, in) : Pending()};
 }
 
-Flow OffloadedInputs::recall(Ctx& c, const void* owner, int /*count*/) const {
-    const Tensor from = c.frame.pop_from_host(owner);
+Flow OffloadedInputs::recall(Ctx& c, const void* owner, int count) const {
+    const Flow from = flow_of(c.frame.last_on_host());
+    require(from.count() == count, "a block's input has another number of tensors than its gradient");
+    for (int i = 0; i < count; ++i) c.frame.pop_from_host(owner);
     if (!transfers_) return from;
-    const Tensor here = transfers_->take(from);
+    const Flow here = transfers_->take(from);
     expect_recall(c);
     return here;
 }
 
 void OffloadedInputs::expect_recall(Ctx& c) const {
-    const Tensor next = c.frame.last_on_host();
-    if (transfers_ && next) transfers_->fetch(next);
+    const Flow next = flow_of(c.frame.last_on_host());
+    if (transfers_ && next.count() > 0) transfers_->fetch(next);
 }
 
 }  // namespace coeus

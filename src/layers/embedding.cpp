@@ -5,7 +5,7 @@
 
 namespace coeus {
 
-Tensor Embedding::forward(Ctx& c) const {
+Flow Embedding::forward(Ctx& c, Flow /*in*/) const {
     const Tensor y = c.frame.keep(table_->w.dtype, {c.batch.count() / c.tp.size(), table_->w.cols()});
     const Scope temps(c.temp);
     const Tensor parts = parts_of(c, y);
@@ -14,11 +14,12 @@ Tensor Embedding::forward(Ctx& c) const {
     return y;
 }
 
-void Embedding::backward(Ctx& c, Tensor dy) const {
+Flow Embedding::backward(Ctx& c, Flow dout) const {
     const Scope temps(c.temp);
-    const Tensor all = gather_tokens(c, dy);
+    const Tensor all = gather_tokens(c, dout.hidden());
     if (table_->trainable())
         c.k.embedding_backward(c.exec, table_->g, all, c.batch.tokens, vocabulary_part(*table_));
+    return {};
 }
 
 }  // namespace coeus

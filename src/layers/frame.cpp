@@ -35,6 +35,12 @@ Tensor Frame::pop_from_host(const void* owner) {
     return pop_from(on_host_, owner);
 }
 
+std::span<const Frame::Kept> Frame::last_on_host() const {
+    size_t first = on_host_.size();
+    while (first > 0 && on_host_[first - 1].owner == on_host_.back().owner) --first;
+    return std::span(on_host_).subspan(first);
+}
+
 Tensor Frame::pop_from(std::vector<Kept>& stack, const void* owner) {
     require(!stack.empty(), "a backward pops more than its forward pushed");
 #ifdef COEUS_DEBUG

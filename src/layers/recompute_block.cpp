@@ -10,13 +10,12 @@ Flow RecomputeBlock::forward(Ctx& c, Flow in) const {
     const FrameScope scope(c.frame);
     const Flow result = block_->forward(c, in);
     kept.left.join();
-    for (int i = 0; i < in.count; ++i)
-        c.k.cast(c.exec, kept.room.tensors[size_t(i)], result.tensors[size_t(i)]);
+    cast_flow(c, kept.room, result);
     return kept.room;
 }
 
 Flow RecomputeBlock::backward(Ctx& c, Flow dout) const {
-    const Flow in = c.inputs.recall(c, this, dout.count);
+    const Flow in = c.inputs.recall(c, this, dout.count());
     const FrameScope kept(c.frame);
     block_->rebuild(c, in);
     return block_->backward(c, dout);

@@ -3,7 +3,9 @@
 // rules).
 #include "coeus/models/decoder.hpp"
 
+#include "coeus/layers/embedding.hpp"
 #include "coeus/layers/recompute_block.hpp"
+#include "token_objective.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -72,10 +74,13 @@ std::unique_ptr<Block> make_block(Parameters& parameters, int64_t layer, const D
 Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
                  const ShardPlace& place, const std::vector<DecoderPart>& parts,
                  const std::vector<Recompute>& recompute)
-    : config_(config),
-      parts_(parts),
-      parameters_(types, place),
+    : Model(types, place),
+      config_(config),
       rope_(positions, config.head_dim, config.rope_theta, config.rope_scaling, types.accumulate()) {
+    for (const DecoderPart& part : parts)
+        parts_.push_back({.first = part.embedding ? 0 : size_t(part.first_layer) + 1,
+                          .last = size_t(part.last_layer) + 1,
+                          .objective = part.head});
     const auto has = [&](const auto& what) { return std::ranges::any_of(parts, what); };
     const bool embeds = has(&DecoderPart::embedding), heads = has(&DecoderPart::head);
     const double output_std = 1 / std::sqrt(double(config.dim));
@@ -88,7 +93,7 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
     // a tied table starts as an output projection: with N(0, 1) the first loss would be far above
     // ln(vocabulary)
     const bool tied_head = config.tied && heads;
-    embedding_unit_ = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1);
+    const size_t table_unit = begin_unit(embeds || tied_head, embeds && tied_head ? 2 : 1);
     const bool shared = config.tied && embeds != heads;
     const Storage& table = parameters_.add({.name = "tok_embeddings.weight",
                                             .shape = {config.vocab, config.dim},
@@ -96,38 +101,43 @@ Decoder::Decoder(const DecoderConfig& config, const StateTypes& types, int64_t p
                                             .shard = {.tp = Split::rows},
                                             .copies = shared ? 2 : 1,
                                             .copy = shared && heads ? 1 : 0});
-    if (shared) shared_table_ = &table;
-    if (embeds) embedding_ = std::make_unique<Embedding>(table);
+    if (shared) shared_storage_ = &table;
+    segments_.push_back({.name = "tok_embeddings",
+                         .is_layer = false,
+                         .unit = table_unit,
+                         .block = embeds ? std::make_unique<Embedding>(table) : nullptr});
     if (config.tied) {
         parameters_.set_here(heads);
         auto norm = make_norm(parameters_, "norm", config, Output::recomputed);
-        head_unit_ = embedding_unit_;
-        if (heads) head_ = std::make_unique<LossHead>(std::move(norm), table);
+        objective_unit_ = table_unit;
+        if (heads) objective_ = std::make_unique<TokenObjective>(std::move(norm), table);
     }
     for (int64_t layer = 0; layer < config.layers; ++layer) {
         const bool here = has(
             [&](const DecoderPart& part) { return layer >= part.first_layer && layer < part.last_layer; });
-        block_units_.push_back(begin_unit(here));
+        const size_t unit = begin_unit(here);
         std::unique_ptr<Block> block =
             make_block(parameters_, layer, config, rope_,
                        recompute.empty() ? Recompute::nothing : recompute[size_t(layer)]);
-        blocks_.push_back(here ? std::move(block) : nullptr);
+        segments_.push_back({.name = fmt::format("layers.{}", layer),
+                             .unit = unit,
+                             .block = here ? std::move(block) : nullptr});
     }
     if (const size_t units = parameters_.units().size(); tied_head && units > 2)
-        parameters_.use_after(embedding_unit_, units - 1);
+        parameters_.use_after(table_unit, units - 1);
     if (config.tied) return;
-    head_unit_ = begin_unit(heads);
+    objective_unit_ = begin_unit(heads);
     auto norm = make_norm(parameters_, "norm", config, Output::recomputed);
     const Storage& output = parameters_.add({.name = "output.weight",
                                              .shape = {config.vocab, config.dim},
                                              .init = output_init,
                                              .shard = {.tp = Split::rows}});
-    if (heads) head_ = std::make_unique<LossHead>(std::move(norm), output);
+    if (heads) objective_ = std::make_unique<TokenObjective>(std::move(norm), output);
 }
 
-void Decoder::allocate(bool with_optimizer, const Device& device) {
-    parameters_.allocate(with_optimizer, device);
-    rope_.move_to(device);
+Flow Decoder::flow_into(size_t segment, int64_t rows) const {
+    if (segment == 0) return {};
+    return Tensor(nullptr, parameters_.types().compute, {rows, config_.dim});
 }
 
 }  // namespace coeus

@@ -43,8 +43,9 @@ void Executor::allocate(const ExecutorMemory& memory, const Communicator& pipeli
                              memory.frame_on_host, exec_.device->staging());
     outputs_.resize(frames_.size());
     slots_ = Buffer(memory.slots, "flows between stages", place);
-    messages_ = std::make_unique<PointToPoint>(pipeline, std::max(training_.messages, validation_.messages),
-                                               sends, exec_);
+    flow_tensors_ = memory.flow_tensors;
+    messages_ = std::make_unique<PointToPoint>(
+        pipeline, std::max(training_.messages, validation_.messages) * flow_tensors_, sends, exec_);
 }
 
 int64_t Executor::bytes_of_frame(const ExecutorMemory& memory, int number) const {
@@ -61,23 +62,37 @@ int64_t Executor::frame_bytes_on_host(const ExecutorMemory& memory) const {
     return training_.frames * memory.frame_on_host;
 }
 
-int64_t Executor::slot_bytes(int64_t training_flow, int64_t validation_flow) const {
-    return std::max(training_.slots * padded_bytes(training_flow),
-                    validation_.slots * padded_bytes(validation_flow));
+int64_t Executor::slot_bytes(const Flow& training_flow, const Flow& validation_flow) const {
+    return std::max(training_.slots * training_flow.bytes(), validation_.slots * validation_flow.bytes());
 }
 
 void Executor::wait(int message) {
     if (message < 0) return;
     const ObservedExchange noted(exec_, Exchange::wait_for_stage);
-    messages_->wait(message);
+    for (int i = 0; i < flow_tensors_; ++i) messages_->wait(message * flow_tensors_ + i);
 }
 
-Tensor Executor::slot(int number, Tensor flow) const {
-    return Tensor(slots_.data() + number * padded_bytes(flow.bytes()), flow.dtype, flow.shape);
+Flow Executor::slot(int number, const Flow& flow) const {
+    return flow.placed_at(slots_.data() + number * flow.bytes());
+}
+
+// A message for each tensor, in their order on both sides.
+void Executor::send(const ProgramStep& step, const Flow& flow) {
+    require(flow.count() == flow_tensors_, "a stage sends another number of tensors than was planned");
+    int number = step.message * flow_tensors_;
+    for (const Tensor& tensor : flow.all())
+        messages_->send(number++, tensor, step.action.peer, step.action.channel());
+}
+
+void Executor::receive(const ProgramStep& step, const Flow& flow) {
+    int number = step.message * flow_tensors_;
+    for (const Tensor& tensor : flow.all())
+        messages_->receive(number++, tensor, step.action.peer, step.action.channel());
 }
 
 template <class Compute>
-void Executor::run(const Program& program, Tensor flow, const ContextOf& context, const Compute& compute) {
+void Executor::run(const Program& program, const Flow& flow, const ContextOf& context,
+                   const Compute& compute) {
     for (const ProgramStep& step : program.steps) {
         const Action& action = step.action;
         wait(step.after);
@@ -88,7 +103,7 @@ void Executor::run(const Program& program, Tensor flow, const ContextOf& context
             Frame& frame = frames_[size_t(step.frame)];
             Ctx c = context(action.microbatch, frame);
             const Flow in = step.input_frame >= 0 ? outputs_[size_t(step.input_frame)]
-                            : step.slot >= 0      ? Flow(slot(step.slot, flow))
+                            : step.slot >= 0      ? slot(step.slot, flow)
                                                   : Flow{};
             const Flow out = compute(step, c, in);
             if (action.kind == ActionKind::forward) outputs_[size_t(step.frame)] = out;
@@ -98,19 +113,17 @@ void Executor::run(const Program& program, Tensor flow, const ContextOf& context
             }
             messages_->progress();
         } else if (action.sends()) {
-            const Tensor tensor = action.kind == ActionKind::send_forward
-                                      ? outputs_[size_t(step.frame)].hidden()
-                                      : slot(step.slot, flow);
-            messages_->send(step.message, tensor, action.peer, action.channel());
+            send(step, action.kind == ActionKind::send_forward ? outputs_[size_t(step.frame)]
+                                                               : slot(step.slot, flow));
         } else {
-            messages_->receive(step.message, slot(step.slot, flow), action.peer, action.channel());
+            receive(step, slot(step.slot, flow));
         }
         if (!step.with_next) messages_->start();
     }
     messages_->wait_for_all();
 }
 
-void Executor::forward_backward(Tensor flow, bool last, const ContextOf& context) {
+void Executor::forward_backward(const Flow& flow, bool last, const ContextOf& context) {
     run(training_, flow, context, [this, last](const ProgramStep& step, Ctx& c, Flow in) {
         const Stage& stage = stages_[size_t(step.stage)];
         stage.expect_last_uses(last && step.last_use);
@@ -125,7 +138,7 @@ void Executor::forward_backward(Tensor flow, bool last, const ContextOf& context
     });
 }
 
-void Executor::evaluate(Tensor flow, const ContextOf& context) {
+void Executor::evaluate(const Flow& flow, const ContextOf& context) {
     run(validation_, flow, context, [this](const ProgramStep& step, Ctx& c, Flow in) {
         return stages_[size_t(step.stage)].evaluate(c, in);
     });

@@ -9,60 +9,61 @@ namespace coeus {
 using WeightLease = Gathered::WeightLease;
 using GradientLease = Gathered::GradientLease;
 
-// The unit of a layer of this part, or of the head behind the last.
-void Stage::prefetch_layer(int64_t layer) const {
-    if (!gathered_ || layer < part_.first_layer) return;
-    if (layer < part_.last_layer)
-        gathered_->prefetch(decoder_->block_unit(size_t(layer)));
-    else if (part_.head)
-        gathered_->prefetch(decoder_->head_unit());
+// The unit of a segment of this part, or of the objective after the last.
+void Stage::prefetch_forward(size_t segment) const {
+    if (!gathered_) return;
+    if (segment < part_.last)
+        gathered_->prefetch(model_->segments()[segment].unit);
+    else if (part_.objective)
+        gathered_->prefetch(model_->objective_unit());
+}
+
+// The unit of the segment before this one, if its backward reads weights.
+void Stage::prefetch_backward(size_t segment) const {
+    if (!gathered_ || segment == part_.first) return;
+    const Segment& before = model_->segments()[segment - 1];
+    if (!before.block->is_lookup()) gathered_->prefetch(before.unit);
 }
 
 Flow Stage::forward(Ctx& c, Flow in) const {
     Flow flow;
-    if (part_.embedding) {
-        const WeightLease weights(gathered_, decoder_->embedding_unit());
-        prefetch_layer(part_.first_layer);
-        flow = decoder_->embedding().forward(c);
-    } else {
-        flow = c.frame.keep(in.hidden().dtype, in.hidden().shape);
-        c.k.cast(c.exec, flow.hidden(), in.hidden());
+    if (part_.first > 0) {
+        flow = keep_like(c, in);
+        cast_flow(c, flow, in);
     }
-    for (int64_t layer = part_.first_layer; layer < part_.last_layer; ++layer) {
-        const NamedRange range("block {} forward", layer);
-        const WeightLease weights(gathered_, decoder_->block_unit(size_t(layer)));
-        prefetch_layer(layer + 1);
-        flow = decoder_->blocks()[size_t(layer)]->forward(c, flow);
+    for (size_t s = part_.first; s < part_.last; ++s) {
+        const Segment& segment = model_->segments()[s];
+        const NamedRange range("{} forward", segment.name);
+        const WeightLease weights(gathered_, segment.unit);
+        prefetch_forward(s + 1);
+        flow = segment.block->forward(c, flow);
     }
-    if (!part_.head) return flow;
+    if (!part_.objective) return flow;
     c.inputs.expect_recall(c);
-    const WeightLease weights(gathered_, decoder_->head_unit());
-    const GradientLease gradients(gathered_, decoder_->head_unit());
-    decoder_->head().forward(c, flow.hidden());
-    c.frame.push(this, decoder_->head().backward(c));
+    const WeightLease weights(gathered_, model_->objective_unit());
+    const GradientLease gradients(gathered_, model_->objective_unit());
+    model_->objective()->forward(c, flow);
+    push_flow(c, this, model_->objective()->backward(c));
     return {};
 }
 
 Flow Stage::backward(Ctx& c, Flow gradient) const {
-    if (part_.head) {
-        const Tensor of_head = c.frame.pop(this);
-        if (gradient.count > 0)
-            c.k.cast(c.exec, gradient.hidden(), of_head);
+    if (part_.objective) {
+        const Flow of_objective = pop_flow(c, this, model_->flow_into(part_.last, 0).count());
+        if (gradient.count() > 0)
+            cast_flow(c, gradient, of_objective);
         else
-            gradient = of_head;
+            gradient = of_objective;
     }
-    for (int64_t layer = part_.last_layer; layer-- > part_.first_layer;) {
-        const NamedRange range("block {} backward", layer);
-        const size_t unit = decoder_->block_unit(size_t(layer));
-        const WeightLease weights(gathered_, unit);
-        prefetch_layer(layer - 1);
-        const GradientLease gradients(gathered_, unit);
-        gradient = decoder_->blocks()[size_t(layer)]->backward(c, gradient);
+    for (size_t s = part_.last; s-- > part_.first;) {
+        const Segment& segment = model_->segments()[s];
+        const NamedRange range("{} backward", segment.name);
+        const WeightLease weights(segment.block->is_lookup() ? nullptr : gathered_, segment.unit);
+        prefetch_backward(s);
+        const GradientLease gradients(gathered_, segment.unit);
+        gradient = segment.block->backward(c, gradient);
     }
-    if (!part_.embedding) return gradient;
-    const GradientLease gradients(gathered_, decoder_->embedding_unit());
-    decoder_->embedding().backward(c, gradient.hidden());
-    return {};
+    return gradient;
 }
 
 Flow Stage::backward_input(Ctx& c, Flow gradient) const {
@@ -76,55 +77,52 @@ void Stage::backward_weight(Ctx& c) const {
         const GradientLease gradients(gathered_, unit);
         c.frame.pay(c, unit);
     }
+    if (!gathered_) return;
     // complete since I, but only the last W knows that no I will follow
-    if (gathered_ && part_.embedding) gathered_->end_use(decoder_->embedding_unit());
+    for (size_t s = part_.first; s < part_.last; ++s)
+        if (const Segment& segment = model_->segments()[s]; segment.block->is_lookup())
+            gathered_->end_use(segment.unit);
 }
 
-Tensor Stage::hidden_without_backward(Ctx& c, Flow in) const {
-    const int64_t tokens = c.batch.count() / c.tp.size();
-    const Tensor hidden =
-        c.frame.keep(decoder_->parameters().types().compute, {tokens, decoder_->config().dim});
-    if (part_.embedding) {
+// The frame holds one block at a time, and what flows between them.
+Flow Stage::without_backward(Ctx& c, Flow in) const {
+    const bool reads_batch = part_.first == 0;
+    Flow flow = keep_like(c, reads_batch ? model_->flow_into(1, c.batch.count() / c.tp.size()) : in);
+    if (!reads_batch) cast_flow(c, flow, in);
+    for (size_t s = part_.first; s < part_.last; ++s) {
+        const Segment& segment = model_->segments()[s];
         const FrameScope kept(c.frame);
-        const WeightLease weights(gathered_, decoder_->embedding_unit());
-        prefetch_layer(part_.first_layer);
-        c.k.cast(c.exec, hidden, decoder_->embedding().forward(c));
-    } else {
-        c.k.cast(c.exec, hidden, in.hidden());
+        const WeightLease weights(gathered_, segment.unit);
+        prefetch_forward(s + 1);
+        cast_flow(c, flow, segment.block->forward(c, s == 0 ? Flow{} : flow));
     }
-    for (int64_t layer = part_.first_layer; layer < part_.last_layer; ++layer) {
-        const FrameScope kept(c.frame);
-        const WeightLease weights(gathered_, decoder_->block_unit(size_t(layer)));
-        prefetch_layer(layer + 1);
-        c.k.cast(c.exec, hidden, decoder_->blocks()[size_t(layer)]->forward(c, hidden).hidden());
-    }
-    return hidden;
+    return flow;
 }
 
 Flow Stage::evaluate(Ctx& c, Flow in) const {
-    const Tensor hidden = hidden_without_backward(c, in);
-    if (!part_.head) return hidden;
+    const Flow flow = without_backward(c, in);
+    if (!part_.objective) return flow;
     const FrameScope kept(c.frame);
-    const WeightLease weights(gathered_, decoder_->head_unit());
-    decoder_->head().evaluate(c, hidden);
+    const WeightLease weights(gathered_, model_->objective_unit());
+    model_->objective()->evaluate(c, flow);
     return {};
 }
 
 void Stage::logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = hidden_without_backward(c, {});
-    const WeightLease weights(gathered_, decoder_->head_unit());
-    decoder_->head().logits(c, out, hidden);
+    const Flow flow = without_backward(c, {});
+    const WeightLease weights(gathered_, model_->objective_unit());
+    model_->objective()->predict(c, out, flow);
 }
 
 void Stage::last_logits(Ctx& c, Tensor out) const {
     const FrameScope kept(c.frame);
-    const Tensor hidden = hidden_without_backward(c, {});
+    const Tensor hidden = without_backward(c, {}).hidden();
     const Tensor last = c.frame.keep(hidden.dtype, {c.batch.sequences, hidden.cols()});
     for (int64_t i = 0; i < c.batch.sequences; ++i)
         c.k.cast(c.exec, last.slice_rows(i, 1), hidden.slice_rows((i + 1) * c.batch.seq_len - 1, 1));
-    const WeightLease weights(gathered_, decoder_->head_unit());
-    decoder_->head().logits(c, out, last);
+    const WeightLease weights(gathered_, model_->objective_unit());
+    model_->objective()->predict(c, out, last);
 }
 
 }  // namespace coeus

@@ -63,8 +63,9 @@ void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
     layers.executor.frame_on_host = std::max(layers.executor.frame_on_host, m.on_host);
 }
 
-// An upper bound in floating point, before bytes are added up in 64 bits.
-void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
+}  // namespace
+
+void require_countable(const DecoderConfig& m, const BatchShape& shape) {
     const double widths = 8 * double(m.dim) + 4 * double((m.heads + m.kv_heads) * m.head_dim) +
                           4 * double(m.ffn_hidden) + double(m.heads);
     const double bytes = 8 * double(shape.count()) * double(m.layers) * widths;
@@ -75,23 +76,18 @@ void refuse_absurd(const DecoderConfig& m, const BatchShape& shape) {
             shape.sequences, shape.seq_len, bytes);
 }
 
-}  // namespace
-
-LayerMemory measure_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
+LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
                              const BatchShape& validation, int threads, const Mesh& mesh,
                              const ExchangeOptions& exchanges, Backend backend) {
-    refuse_absurd(decoder.config(), training);
-    refuse_absurd(decoder.config(), validation);
     LayerMemory layers;
-    const auto flow_of = [&](const BatchShape& shape) {
-        return Tensor(nullptr, decoder.parameters().types().compute,
-                      {shape.count() / mesh.size(cp | tp), decoder.config().dim});
+    const auto flow_into = [&](size_t segment, const BatchShape& shape) {
+        return model.flow_into(segment, shape.count() / mesh.size(cp | tp));
     };
     Exec computation;
     Stream stream(Stream::Mode::eager);
     const Exchanges through(exchanges, mesh, computation, stream);
     const OffloadedInputs on_host;
-    const BlockInputs& trained = decoder.parameters().types().offload ? on_host : inputs_in_frame();
+    const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
     const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
                           const auto& run) {
         const Batch batch = planned_batch(shape, mesh.size(cp));
@@ -112,43 +108,46 @@ LayerMemory measure_training(const Decoder& decoder, const Executor& executor, c
         take_larger(layers, m, most);
         return m.flops;
     };
-    const Flow flow = flow_of(training), validation_flow = flow_of(validation);
-    for (size_t i = 0; i < decoder.parts().size(); ++i) {
-        const Stage stage(decoder, decoder.parts()[i]);  // nothing is gathered
-        const Flow gradient = stage.part().embedding && stage.part().head ? Flow{} : flow;
+    for (size_t i = 0; i < model.parts().size(); ++i) {
+        const ModelPart& part = model.parts()[i];
+        const Stage stage(model, part);  // nothing is gathered
+        const Flow in = flow_into(part.first, training);
+        const Flow gradient = stage.is_whole() ? Flow{} : flow_into(part.last, training);
         double flops = 0;
         if (executor.training().runs_whole[i])
             flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                stage.forward(c, flow);
+                stage.forward(c, in);
                 stage.backward(c, gradient);
             });
         if (executor.training().runs_halves[i])
             flops = pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-                stage.forward(c, flow);
+                stage.forward(c, in);
                 stage.backward_input(c, gradient);
                 stage.backward_weight(c);
             });
         layers.flops += flops;
         if (validation.sequences > 0)
             pass(validation, inputs_in_frame(), layers.executor.validation_frame,
-                 [&](Ctx& c) { stage.evaluate(c, validation_flow); });
+                 [&](Ctx& c) { stage.evaluate(c, flow_into(part.first, validation)); });
     }
     layers.flops += pass(training, trained, layers.executor.frame, [&](Ctx& c) {
-        for (const Storage& storage : decoder.parameters().storages())
+        for (const Storage& storage : model.parameters().storages())
             c.k.sum_of_squares(c.exec, nullptr, storage.gradient);
     });
     layers.activations = executor.frame_bytes(layers.executor);
     layers.activations_on_host = executor.frame_bytes_on_host(layers.executor);
-    if (layers.activations_on_host > 0) layers.input_places = OffloadedInputs::bytes(flow.hidden());
-    layers.executor.slots = executor.slot_bytes(flow.hidden().bytes(), validation_flow.hidden().bytes());
+    const Flow flow = flow_into(1, training);
+    if (layers.activations_on_host > 0) layers.input_places = OffloadedInputs::bytes(flow);
+    layers.executor.slots = executor.slot_bytes(flow, flow_into(1, validation));
+    layers.executor.flow_tensors = flow.count();
     return layers;
 }
 
-LayerMemory measure_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              int threads, const Mesh& mesh, const ExchangeOptions& exchanges) {
     Exec exec;
-    const Executor executor(one_stage(), 0, {Stage(decoder)}, exec);
-    return measure_training(decoder, executor, training, validation, threads, mesh, exchanges);
+    const Executor executor(one_stage(), 0, {Stage(model)}, exec);
+    return measure_training(model, executor, training, validation, threads, mesh, exchanges);
 }
 
 LayerMemory measure_generation(const Decoder& decoder, const KvCache& cache, int threads, Backend backend) {

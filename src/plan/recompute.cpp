@@ -98,15 +98,13 @@ RecomputePlan plan_recompute(const RecomputeOptions& options, int64_t layers, co
     return plan;
 }
 
-std::string RecomputePlan::text(const std::vector<DecoderPart>& parts) const {
+std::string RecomputePlan::text(const std::vector<size_t>& layers) const {
     if (blocks.empty()) return "";
-    int64_t all = 0, whole = 0, operations = 0;
-    for (const DecoderPart& part : parts) {
-        const auto first = blocks.begin() + part.first_layer, last = blocks.begin() + part.last_layer;
-        all += part.layers();
-        whole += std::count(first, last, Recompute::block);
-        operations += std::count(first, last, Recompute::operations);
-    }
+    const auto count = [&](Recompute what) {
+        return std::ranges::count_if(layers, [&](size_t layer) { return blocks[layer] == what; });
+    };
+    const auto all = layers.size();
+    const auto whole = count(Recompute::block), operations = count(Recompute::operations);
     std::string what;
     if (whole > 0) what = fmt::format("{} of {} blocks whole", whole, all);
     if (operations > 0)

@@ -67,8 +67,12 @@ UnitPlaces place_units(std::span<const int64_t> bytes, const Neighbours& neighbo
         lists[b].push_back(a);
     }
     for (const int64_t capacity : capacities(bytes, lists))
-        for (size_t begin = 0; begin < bytes.size(); ++begin)
+        for (size_t i = 0; i < bytes.size(); ++i) {
+            // unit 0 first, then the last, the last but one, ...: what is between two others is late in the
+            // model
+            const size_t begin = (bytes.size() - i) % bytes.size();
             if (const auto first = place_within(capacity, bytes, lists, begin)) return {*first, capacity};
+        }
     require(bytes.empty(), "a buffer that holds all units has a place for each");
     return {};
 }

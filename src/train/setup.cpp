@@ -166,7 +166,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                         mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
                         config.parallelism.context_parallel_load_balancer,
                         config.parallelism.context_parallel_rotate_method));
-    if (const std::string recomputed = engine.recompute().text(engine.decoder().parts()); !recomputed.empty())
+    if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
+        !recomputed.empty())
         lines.push_back(recomputed);
     if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
     lines.push_back(engine.plan().text(memory_limit));

@@ -126,7 +126,7 @@ private:
     void sum_over_ranks();
     void agree_on_refusal();
     Ctx context(const Batch& batch, Frame& frame, StepScalars& scalars, const BlockInputs& inputs);
-    Tensor flow_of(int64_t tokens) const;
+    Flow flow_of(int64_t tokens) const;
 
     EngineOptions options_;
     const Mesh* mesh_ = nullptr;

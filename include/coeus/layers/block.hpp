@@ -17,6 +17,9 @@ public:
     virtual Flow backward(Ctx& c, Flow dout) const = 0;
     /// What forward leaves for the backward, without its result where that costs work of its own.
     virtual void rebuild(Ctx& c, Flow in) const { forward(c, in); }
+    /// Whether it only looks up rows of a table: then its backward reads no weights and owes no gradients of
+    /// them.
+    virtual bool is_lookup() const { return false; }
 };
 
 /// h = x + attention(norm(x)); y = h + feed_forward(norm(h)). The adds are fused: in the forward into the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockInputs: where the input of a block that is computed again (replay.hpp) is between its forward and its
-// backward. That is all such blocks keep: the residual stream.
+// BlockInputs: where the input of a block that is computed again (recompute_block.hpp) is between its forward
+// and its backward. That is all such blocks keep: the residual stream.
 #pragma once
 
 #include "coeus/device/stream.hpp"
@@ -20,7 +20,7 @@ public:
     };
     /// Before the block's forward, which may read its input all the same.
     virtual Kept keep(Ctx& c, const void* owner, Flow in) const = 0;
-    /// In the backward, the last first: valid until the next call.
+    /// In the backward, the last first: the flow of `count` tensors, valid until the next call.
     virtual Flow recall(Ctx& c, const void* owner, int count) const = 0;
     /// The frame's backward is near.
     virtual void expect_recall(Ctx& /*c*/) const {}
@@ -33,11 +33,11 @@ public:
     /// For planning: nothing is copied.
     OffloadedInputs();
     /// Of flows like this one, beside a computation, which outlives it; takes the two places.
-    OffloadedInputs(Tensor flow, const Exec& computation);
+    OffloadedInputs(const Flow& flow, const Exec& computation);
     ~OffloadedInputs() override;
 
     /// Of the device's memory.
-    static int64_t bytes(Tensor flow) { return 2 * padded_bytes(flow.bytes()); }
+    static int64_t bytes(const Flow& flow) { return 2 * flow.bytes(); }
 
     Kept keep(Ctx& c, const void* owner, Flow in) const override;
     Flow recall(Ctx& c, const void* owner, int count) const override;

@@ -5,6 +5,7 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/layers/batch.hpp"
+#include "coeus/layers/flow.hpp"
 #include "coeus/layers/frame.hpp"
 
 namespace coeus {
@@ -37,18 +38,6 @@ struct Ctx {
     const TokenExchange& tokens = whole_tokens();   ///< how they exchange tokens around its products
     const LossExchange& loss = split_loss();        ///< how they come to a loss
     const BlockInputs& inputs = inputs_in_frame();  ///< where inputs of blocks are that are computed again
-};
-
-/// What flows between blocks, and what a pipeline stage would send: one to four tensors.
-struct Flow {
-    std::array<Tensor, 4> tensors;
-    int count = 0;
-
-    Flow() = default;
-    Flow(Tensor hidden)
-        : tensors{hidden}, count(1) {}  // NOLINT: implicit; a decoder has just the hidden state
-    /// [T, D] of a decoder.
-    Tensor hidden() const { return tensors[0]; }
 };
 
 }  // namespace coeus

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding: the rows of a table by token. Tensor-parallel ranks divide the vocabulary.
+// Embedding: the first block of a language model, the rows of a table by token. Tensor-parallel ranks divide
+// the vocabulary.
 #pragma once
 
-#include "coeus/layers/context.hpp"
+#include "coeus/layers/block.hpp"
 
 namespace coeus {
 
@@ -12,13 +13,15 @@ inline VocabularyPart vocabulary_part(const Storage& table) {
     return {.first = param.local.first_row, .total = param.shape.rows()};
 }
 
-class Embedding {
+class Embedding : public Block {
 public:
     explicit Embedding(const Storage& table) : table_(&table) {}  // [V/P, D]
 
-    /// The batch's T tokens -> [T/P, D], kept.
-    Tensor forward(Ctx& c) const;
-    void backward(Ctx& c, Tensor dy) const;
+    /// The batch's T tokens -> [T/P, D], kept. Nothing flows in.
+    Flow forward(Ctx& c, Flow in) const override;
+    /// -> nothing.
+    Flow backward(Ctx& c, Flow dout) const override;
+    bool is_lookup() const override { return true; }
 
 private:
     const Storage* table_;

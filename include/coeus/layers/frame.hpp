@@ -6,6 +6,7 @@
 #include "coeus/device/arena.hpp"
 #include "coeus/state/storage.hpp"
 
+#include <span>
 #include <vector>
 
 namespace coeus {
@@ -39,8 +40,13 @@ public:
     /// Memory on the host, and its own stack.
     Tensor keep_on_host(const void* owner, Dtype dtype, const Shape& shape);
     Tensor pop_from_host(const void* owner);
-    /// What the next pop_from_host() would return; absent: nothing.
-    Tensor last_on_host() const { return on_host_.empty() ? Tensor{} : on_host_.back().tensor; }
+    /// A tensor of a stack, and the layer that pushed it.
+    struct Kept {
+        const void* owner;
+        Tensor tensor;
+    };
+    /// What the layer that pushed last has on the host, in the order of its pushes; empty: nothing is there.
+    std::span<const Kept> last_on_host() const;
 
     /// The one door of weight gradients: run now; owed while a schedule computes the gradient of the input
     /// alone; or dropped where the parameter is frozen.
@@ -79,10 +85,6 @@ public:
     size_t peak_owed() const { return peak_owed_; }
 
 private:
-    struct Kept {
-        const void* owner;
-        Tensor tensor;
-    };
     Arena memory_, host_memory_;
     static Tensor pop_from(std::vector<Kept>& stack, const void* owner);
     void add(Ctx& c, const WeightGradient& gradient);

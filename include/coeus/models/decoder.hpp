@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder: embedding, a stack of blocks, and the head, with the parameters they share; or the parts of it
-// that a pipeline rank has.
+// Decoder: a language model: embedding, a stack of layers, and the loss of the next token.
 #pragma once
 
-#include "coeus/layers/block.hpp"
-#include "coeus/layers/embedding.hpp"
-#include "coeus/layers/loss_head.hpp"
 #include "coeus/models/decoder_part.hpp"
-#include "coeus/state/parameters.hpp"
+#include "coeus/models/model.hpp"
 
-#include <memory>
 #include <vector>
 
 namespace coeus {
 
-/// Declares parameters and layers; Parameters::allocate() gets the memory later, so that planning needs none.
-class Decoder {
+class Decoder : public Model {
 public:
     /// `positions`: the most positions a sequence will have (rows of the RoPE table).
     /// `place`: which part of each parameter is this rank's. `parts`: of its pipeline stages, in their order.
@@ -26,42 +20,16 @@ public:
     Decoder(const DecoderConfig& config, const StateTypes& types, int64_t positions,
             const ShardPlace& place = {}, const std::vector<Recompute>& recompute = {})
         : Decoder(config, types, positions, place, {DecoderPart::whole(config)}, recompute) {}
-    Decoder(const Decoder&) = delete;
-    Decoder& operator=(const Decoder&) = delete;
-
     const DecoderConfig& config() const { return config_; }
-    const std::vector<DecoderPart>& parts() const { return parts_; }
-    Parameters& parameters() { return parameters_; }
-    const Parameters& parameters() const { return parameters_; }
-    const Embedding& embedding() const { return *embedding_; }
-    /// By layer; null where another rank has it.
-    const std::vector<std::unique_ptr<Block>>& blocks() const { return blocks_; }
-    const LossHead& head() const { return *head_; }
-    /// The table of a tied decoder that is also on another rank, with which its gradients are to be summed;
-    /// else null.
-    const Storage* shared_table() const { return shared_table_; }
     int64_t positions() const { return rope_.view().rows(); }
-    /// Takes the memory of the parameters, on a device, and moves what is there already. With an optimizer or
-    /// without: see Parameters.
-    void allocate(bool with_optimizer, const Device& device = host_device());
-
-    /// Units of Parameters: what is gathered together.
-    size_t embedding_unit() const { return embedding_unit_; }
-    size_t block_unit(size_t layer) const { return block_units_[layer]; }
-    /// Of the final norm and the output; the embedding's where they share their table.
-    size_t head_unit() const { return head_unit_; }
+    /// One tensor, the hidden state [rows, D].
+    Flow flow_into(size_t segment, int64_t rows) const override;
 
 private:
+    void move_to(const Device& device) override { rope_.move_to(device); }
+
     DecoderConfig config_;
-    std::vector<DecoderPart> parts_;
-    Parameters parameters_;
     RopeTable rope_;
-    std::unique_ptr<Embedding> embedding_;
-    std::vector<std::unique_ptr<Block>> blocks_;
-    std::unique_ptr<LossHead> head_;
-    size_t embedding_unit_ = 0, head_unit_ = 0;
-    std::vector<size_t> block_units_;
-    const Storage* shared_table_ = nullptr;
 };
 
 }  // namespace coeus

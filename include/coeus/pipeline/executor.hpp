@@ -18,6 +18,7 @@ struct ExecutorMemory {
     size_t frame_entries = 0, frame_owed = 0;
     int64_t frame_on_host = 0;  ///< of a micro-batch of training, in host memory
     int64_t slots = 0;          ///< all together
+    int flow_tensors = 1;       ///< of what goes from stage to stage: a message each
 };
 
 /// Sees every computation of a stage start and end; messages are seen by the observer of their communicator.
@@ -51,23 +52,25 @@ public:
     /// Of all frames together.
     int64_t frame_bytes(const ExecutorMemory& memory) const;
     int64_t frame_bytes_on_host(const ExecutorMemory& memory) const;
-    /// Of all slots together, for flows of so many bytes.
-    int64_t slot_bytes(int64_t training_flow, int64_t validation_flow) const;
+    /// Of all slots together, for such flows.
+    int64_t slot_bytes(const Flow& training_flow, const Flow& validation_flow) const;
     /// Where `exec` runs. `pipeline`: the ranks that have the stages, which must outlive it.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);
 
-    /// Adds the losses and gradients of all micro-batches of a local batch. `flow`: shape and type of what
-    /// goes from stage to stage. `last`: of the step, so that each stage's gradients can be reduced after its
-    /// last B or W.
-    void forward_backward(Tensor flow, bool last, const ContextOf& context);
+    /// Adds the losses and gradients of all micro-batches of a local batch. `flow`: shapes and types of what
+    /// goes from stage to stage, of as many tensors as were planned. `last`: of the step, so that each
+    /// stage's gradients can be reduced after its last B or W.
+    void forward_backward(const Flow& flow, bool last, const ContextOf& context);
     /// Adds the loss of one micro-batch.
-    void evaluate(Tensor flow, const ContextOf& context);
+    void evaluate(const Flow& flow, const ContextOf& context);
 
 private:
     template <class Compute>
-    void run(const Program& program, Tensor flow, const ContextOf& context, const Compute& compute);
+    void run(const Program& program, const Flow& flow, const ContextOf& context, const Compute& compute);
     void wait(int message);
-    Tensor slot(int number, Tensor flow) const;
+    Flow slot(int number, const Flow& flow) const;
+    void send(const ProgramStep& step, const Flow& flow);
+    void receive(const ProgramStep& step, const Flow& flow);
     int64_t bytes_of_frame(const ExecutorMemory& memory, int number) const;
 
     Exec& exec_;
@@ -76,6 +79,7 @@ private:
     std::vector<Frame> frames_;
     std::vector<Flow> outputs_;  // of the F that a frame belongs to
     Buffer slots_;
+    int flow_tensors_ = 1;
     std::unique_ptr<PointToPoint> messages_;
     ActionObserver* action_observer_ = nullptr;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: runs one part of a decoder over one micro-batch. FSDP lives here, and only here: weights and
-// gradients of each unit are leased while its layers run, and the next unit is gathered meanwhile.
+// Stage: runs one part of a model over one micro-batch: its segments, then perhaps the objective. FSDP lives
+// here, and only here: weights and gradients of each unit are leased while its layers run, and the next unit
+// is gathered meanwhile.
 //
 //   F   forward          flow of the stage before (or the tokens) -> flow for the next; the last stage
 //   computes
@@ -10,7 +11,7 @@
 //   W   backward_weight  pays them
 #pragma once
 
-#include "coeus/models/decoder.hpp"
+#include "coeus/models/model.hpp"
 #include "coeus/state/fsdp.hpp"
 
 namespace coeus {
@@ -18,13 +19,15 @@ namespace coeus {
 class Stage {
 public:
     /// `gathered` null: every rank has all weights.
-    Stage(const Decoder& decoder, const DecoderPart& part, Gathered* gathered = nullptr)
-        : decoder_(&decoder), part_(part), gathered_(gathered) {}
-    /// The whole decoder.
-    explicit Stage(const Decoder& decoder, Gathered* gathered = nullptr)
-        : Stage(decoder, decoder.parts().front(), gathered) {}
+    Stage(const Model& model, const ModelPart& part, Gathered* gathered = nullptr)
+        : model_(&model), part_(part), gathered_(gathered) {}
+    /// The whole model.
+    explicit Stage(const Model& model, Gathered* gathered = nullptr)
+        : Stage(model, model.parts().front(), gathered) {}
 
-    const DecoderPart& part() const { return part_; }
+    const ModelPart& part() const { return part_; }
+    /// It has the whole model: nothing is sent.
+    bool is_whole() const { return part_.first == 0 && part_.objective; }
 
     /// `in` is copied. The result lies in the frame; none of the last stage, which adds the scaled loss to
     /// scalars.loss.
@@ -44,16 +47,17 @@ public:
 
     /// As forward, without a backward: the frame holds one block at a time.
     Flow evaluate(Ctx& c, Flow in) const;
-    /// Of a whole decoder: logits (acc) of every token: out [T, V]; for generation and tests.
+    /// For a whole language model: logits (acc) of every token: out [T, V]; for generation and tests.
     void logits(Ctx& c, Tensor out) const;
     /// Logits of the last token of each sequence: out [sequences, V].
     void last_logits(Ctx& c, Tensor out) const;
 
 private:
-    Tensor hidden_without_backward(Ctx& c, Flow in) const;
-    void prefetch_layer(int64_t layer) const;
-    const Decoder* decoder_;
-    DecoderPart part_;
+    Flow without_backward(Ctx& c, Flow in) const;
+    void prefetch_forward(size_t segment) const;
+    void prefetch_backward(size_t segment) const;
+    const Model* model_;
+    ModelPart part_;
     Gathered* gathered_;
 };
 

@@ -7,6 +7,7 @@
 #include "coeus/comm/mesh.hpp"
 #include "coeus/layers/exchanges.hpp"
 #include "coeus/layers/kv_cache.hpp"
+#include "coeus/models/decoder.hpp"
 #include "coeus/pipeline/executor.hpp"
 
 namespace coeus {
@@ -23,13 +24,16 @@ struct LayerMemory {
     double flops = 0;
 };
 
+/// ConfigError if activations of a micro-batch of such a shape are more bytes than 64 bits can count: an
+/// upper bound, in floating point.
+void require_countable(const DecoderConfig& model, const BatchShape& shape);
 /// The larger of what training (a micro-batch) and validation need (shapes of whole sequences), on the mesh's
-/// rank, whose stages these are. ConfigError where a shape is absurdly large.
-LayerMemory measure_training(const Decoder& decoder, const Executor& executor, const BatchShape& training,
+/// rank, whose stages these are. The shapes are countable.
+LayerMemory measure_training(const Model& model, const Executor& executor, const BatchShape& training,
                              const BatchShape& validation, int threads, const Mesh& mesh,
                              const ExchangeOptions& exchanges = {}, Backend backend = Backend::cpu);
-/// The same for a whole decoder on one rank, one micro-batch after the other.
-LayerMemory measure_training(const Decoder& decoder, const BatchShape& training, const BatchShape& validation,
+/// The same for a whole model on one rank, one micro-batch after the other.
+LayerMemory measure_training(const Model& model, const BatchShape& training, const BatchShape& validation,
                              int threads, const Mesh& mesh = mesh_of_one(),
                              const ExchangeOptions& exchanges = {});
 /// Forward only, for generation: `cache.sequences()` texts side by side, each of up to `cache.context()`

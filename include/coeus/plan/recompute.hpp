@@ -29,9 +29,9 @@ struct RecomputePlan {
     int64_t frame_without = 0;      ///< the same where nothing is computed again
     double extra = 0;               ///< share of the rank's arithmetic of forward and backward on top of it
 
-    /// "Recomputed in the backward: ..." in one line, counting the blocks of these parts: a rank's stages. ""
-    /// where nothing is.
-    std::string text(const std::vector<DecoderPart>& parts) const;
+    /// "Recomputed in the backward: ..." in one line, counting these layers: those of a rank. "" if nothing
+    /// is.
+    std::string text(const std::vector<size_t>& layers) const;
 };
 
 /// Plans a micro-batch's training with such choices for the blocks.

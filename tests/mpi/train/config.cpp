@@ -5,8 +5,8 @@
 #include "coeus/base/error.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/data/token_file.hpp"
-#include "coeus/train/training_data.hpp"
 #include "coeus/pretrained/model_source.hpp"
+#include "coeus/train/training_data.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

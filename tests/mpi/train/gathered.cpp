@@ -86,10 +86,11 @@ TEST_CASE("gathered: the next unit of a tied model is gathered before it is need
                           Case{4, large,
                                "T!BBBBTBBB"
                                "T!BBBTBBB"},
-                          // a small table leaves the third one alone
+                          // a table that is smaller than a block lies between two of them, in less memory
+                          // than three blocks: all but the last two are gathered again
                           Case{4, small,
                                "T!BBBBTBB"
-                               "T!BBTBB"},
+                               "T!BBBTBB"},
                           Case{5, large,
                                "T!BBBBBTBBBB"
                                "T!BBBBTBBBB"},

@@ -306,10 +306,10 @@ TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses,
     const RandomStream random(7, "cases of traffic");
     uint64_t draws = 0;
     const auto draw = [&](int choices) { return int(random.u64(draws++) % uint64_t(choices)); };
-    using Mode = RecomputeOptions::Mode;
+    using Recomputed = RecomputeOptions::Mode;
     for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp})) {
         if (!is_new(shape)) continue;
-        for (const Mode recomputed : {Mode::nothing, Mode::operations, Mode::blocks}) {
+        for (const auto recomputed : {Recomputed::nothing, Recomputed::operations, Recomputed::blocks}) {
             MeshCase c = {.mesh = shape, .model = uneven_model(), .seq_len = 16};
             c.model.tied = draw(2) == 0;
             c.model.layers = 1 + draw(4);

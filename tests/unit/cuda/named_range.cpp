@@ -27,6 +27,7 @@ TEST_CASE("named ranges: blocks, forward and backward") {
     TestBatch batch(1, 3, tiny_config().vocab);
     emulation::take_ranges();
     model.forward_backward(batch);
-    CHECK(emulation::take_ranges() ==
-          Ranges{"block 0 forward", "block 1 forward", "block 1 backward", "block 0 backward"});
+    CHECK(emulation::take_ranges() == Ranges{"tok_embeddings forward", "layers.0 forward", "layers.1 forward",
+                                             "layers.1 backward", "layers.0 backward",
+                                             "tok_embeddings backward"});
 }

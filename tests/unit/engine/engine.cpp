@@ -157,7 +157,7 @@ TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's o
         const LayerMemory& plan = engine.layer_memory();
         CHECK(engine.recompute().frame == plan.executor.frame);
         CHECK(plan.activations == 4 * plan.executor.frame);  // all alive
-        CHECK_THAT(engine.recompute().text(engine.decoder().parts()),
+        CHECK_THAT(engine.recompute().text(engine.decoder().layers_here()),
                    Catch::Contains("3 of 3 blocks whole; a frame takes " +
                                    bytes_text(double(plan.executor.frame)) + " instead of "));
     }

@@ -80,7 +80,8 @@ TEST_CASE("a frozen parameter gets no gradient, its input does") {
         Arena temp(4096, "temporaries");
         StepScalars scalars;
         Ctx c{exec, cpu_kernels(), frame, temp, view, scalars};
-        const Tensor y = linear.forward(c, layer_norm.forward(c, rms_norm.forward(c, embedding.forward(c))));
+        const Tensor y =
+            linear.forward(c, layer_norm.forward(c, rms_norm.forward(c, embedding.forward(c, {}).hidden())));
         const OwnedTensor dy(Dtype::f64, {tokens, 3});
         for (int64_t i = 0; i < dy.view.count(); ++i) set_element(dy, i, double(i % 5) - 1);
         CHECK(y.shape == Shape{tokens, 3});

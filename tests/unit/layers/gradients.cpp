@@ -210,7 +210,7 @@ TEST_CASE("feed-forward: gradients") {
 TEST_CASE("embedding: gradients, tokens that occur often and never") {
     const auto build = [](Parameters& parameters) {
         auto layer = std::make_shared<Embedding>(parameters.add(weight("table", 7, 3)));
-        return CheckedLayer{[=](Ctx& c, Tensor) { return layer->forward(c); },
+        return CheckedLayer{[=](Ctx& c, Tensor) { return layer->forward(c, {}).hidden(); },
                             [=](Ctx& c, Tensor dy) {
                                 layer->backward(c, dy);
                                 return Tensor{};
@@ -254,7 +254,7 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
         auto embedding = std::make_shared<Embedding>(table);
         auto head = std::make_shared<LossHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table);
         return CheckedLayer{[=](Ctx& c, Tensor) {
-                                head->forward(c, embedding->forward(c));
+                                head->forward(c, embedding->forward(c, {}).hidden());
                                 return Tensor{};
                             },
                             [=](Ctx& c, Tensor) {

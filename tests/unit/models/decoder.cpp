@@ -114,6 +114,6 @@ TEST_CASE("the largest model is declared without memory for it") {
     const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 64);
     CHECK(resident_bytes() - before < (int64_t(64) << 20));
     CHECK(decoder.parameters().count() == 405853388800);
-    CHECK(decoder.blocks().size() == 126);
+    CHECK(decoder.segments().size() == 127);
     CHECK(decoder.positions() == 64);
 }

@@ -93,10 +93,10 @@ TEST_CASE("the parts of a decoder are the whole, each parameter once but for a t
             for (const Storage& storage : decoder.parameters().storages())
                 for (const Param& param : storage.params())
                     if (param.copy == 0) elements += param.shape.count();
-            CHECK((decoder.shared_table() != nullptr) == (tied && (part.embedding || part.head)));
+            CHECK((decoder.shared_storage() != nullptr) == (tied && (part.embedding || part.head)));
         }
         CHECK(elements == model.parameters());
         // both ends on one rank: no copy
-        CHECK(Decoder(model, {}, 4, {}, {parts[0], parts[2]}, {}).shared_table() == nullptr);
+        CHECK(Decoder(model, {}, 4, {}, {parts[0], parts[2]}, {}).shared_storage() == nullptr);
     }
 }

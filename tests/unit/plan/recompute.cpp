@@ -17,6 +17,12 @@ using Mode = RecomputeOptions::Mode;
 
 namespace {
 
+std::vector<size_t> layers(size_t first, size_t last) {
+    std::vector<size_t> all;
+    for (size_t layer = first; layer < last; ++layer) all.push_back(layer);
+    return all;
+}
+
 PlanOfChoices plans_of(const DecoderConfig& config, const BatchShape& shape = {2, 19}) {
     return [config, shape](const std::vector<Recompute>& choices) {
         const Decoder decoder(config, {Dtype::f32, Dtype::bf16}, 1, {}, choices);
@@ -113,9 +119,7 @@ TEST_CASE("recomputation: a budget of the largest model is found at once") {
 }
 
 TEST_CASE("recomputation: said in one line") {
-    const auto text_of = [](const RecomputePlan& plan) {
-        return plan.text({{.last_layer = int64_t(plan.blocks.size())}});
-    };
+    const auto text_of = [](const RecomputePlan& plan) { return plan.text(layers(0, plan.blocks.size())); };
     RecomputePlan plan;
     CHECK(text_of(plan) == "");
     plan = {.blocks = {operations, operations}, .frame = 3 << 20, .frame_without = 4 << 20, .extra = 0.0123};
@@ -128,10 +132,8 @@ TEST_CASE("recomputation: said in one line") {
                Catch::Contains("1 of 3 blocks whole, norms and activation functions of 1 others;"));
     // of a rank's stages
     plan.blocks = {block, nothing, operations, block};
-    CHECK_THAT(plan.text({{.first_layer = 0, .last_layer = 1}, {.first_layer = 3, .last_layer = 4}}),
-               Catch::Contains(": 2 of 2 blocks whole; a frame"));
-    CHECK_THAT(plan.text({{.first_layer = 1, .last_layer = 3}}),
+    CHECK_THAT(plan.text({0, 3}), Catch::Contains(": 2 of 2 blocks whole; a frame"));
+    CHECK_THAT(plan.text({1, 2}),
                Catch::Contains(": norms and activation functions of 1 of 2 blocks; a frame"));
-    CHECK_THAT(plan.text({{.first_layer = 1, .last_layer = 2}}),
-               Catch::Contains(": none of 1 blocks; a frame"));
+    CHECK_THAT(plan.text({1}), Catch::Contains(": none of 1 blocks; a frame"));
 }

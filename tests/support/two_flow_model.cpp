@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/two_flow_model.hpp"
+
+#include "coeus/layers/embedding.hpp"
+#include "coeus/layers/loss_head.hpp"
+#include "coeus/layers/recompute_block.hpp"
+
+#include <algorithm>
+
+namespace coeus::test {
+
+namespace {
+
+// Two tables by token.
+class TwoTables : public Block {
+public:
+    TwoTables(const Storage& first, const Storage& second) : first_(first), second_(second) {}
+    Flow forward(Ctx& c, Flow /*in*/) const override {
+        const Tensor a = first_.forward(c, {}).hidden();
+        return Flow({a, second_.forward(c, {}).hidden()});
+    }
+    Flow backward(Ctx& c, Flow dout) const override {
+        second_.backward(c, dout.all()[1]);
+        return first_.backward(c, dout.all()[0]);
+    }
+    bool is_lookup() const override { return true; }
+
+private:
+    Embedding first_, second_;
+};
+
+// a' = a + b V^T, b' = b + a' W^T
+class Crossed : public Block {
+public:
+    Crossed(const Storage& v, const Storage& w) : v_(&v), w_(&w) {}
+
+    Flow forward(Ctx& c, Flow in) const override {
+        const Tensor a = in.all()[0], b = in.all()[1];
+        const Tensor a2 = c.frame.keep(a.dtype, a.shape), b2 = c.frame.keep(b.dtype, b.shape);
+        c.k.gemm(c.exec, a2, b, transposed(v_->w), a);
+        c.k.gemm(c.exec, b2, a2, transposed(w_->w), b);
+        c.frame.push(this, b);
+        c.frame.push(this, a2);
+        return Flow({a2, b2});
+    }
+    Flow backward(Ctx& c, Flow dout) const override {
+        const Tensor da = dout.all()[0], db = dout.all()[1];
+        const Tensor a2 = c.frame.pop(this), b = c.frame.pop(this);
+        c.frame.later(c, {.storage = w_, .x = a2, .dy = db, .dy_is_lent = true});
+        c.k.gemm(c.exec, da, db, w_->w, da);
+        c.frame.later(c, {.storage = v_, .x = b, .dy = da, .dy_is_lent = true});
+        c.k.gemm(c.exec, db, da, v_->w, db);
+        return dout;
+    }
+
+private:
+    const Storage *v_, *w_;
+};
+
+// The loss of the first tensor alone: the second one reaches it through the blocks, and through the sum here.
+class SummedLoss : public Objective {
+public:
+    SummedLoss(std::unique_ptr<Norm> norm, const Storage& output) : head_(std::move(norm), output) {}
+
+    void forward(Ctx& c, Flow in) const override { head_.forward(c, sum(c, in)); }
+    Flow backward(Ctx& c) const override {
+        const Tensor da = Flow(head_.backward(c)).hidden(), db = c.frame.keep(da.dtype, da.shape);
+        c.k.cast(c.exec, db, da);
+        return Flow({da, db});
+    }
+    void evaluate(Ctx& c, Flow in) const override { head_.evaluate(c, sum(c, in)); }
+    void predict(Ctx& c, Tensor out, Flow in) const override { head_.logits(c, out, sum(c, in)); }
+
+private:
+    static Tensor sum(Ctx& c, const Flow& in) {
+        const Tensor both = c.frame.keep(in.hidden().dtype, in.hidden().shape);
+        c.k.cast(c.exec, both, in.all()[0]);
+        c.k.add(c.exec, both, in.all()[1]);
+        return both;
+    }
+    LossHead head_;
+};
+
+}  // namespace
+
+TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
+                           const std::vector<ModelPart>& parts, const ShardPlace& place)
+    : Model(types, place), dim_(dim) {
+    parts_ = parts.empty() ? std::vector<ModelPart>{{0, blocks + 1, true}} : parts;
+    const auto begin = [&](bool here) {
+        parameters_.set_here(here);
+        return here ? parameters_.begin_unit() : 0;
+    };
+    const auto has = [&](size_t segment) {
+        return std::ranges::any_of(
+            parts_, [&](const ModelPart& p) { return segment >= p.first && segment < p.last; });
+    };
+    const auto matrix = [&](const std::string& name, int64_t rows) -> const Storage& {
+        return parameters_.add({.name = name, .shape = {rows, dim}, .init = Init::normal(0.3)});
+    };
+    const size_t tables = begin(has(0));
+    const Storage& first = matrix("first", vocab);
+    const Storage& second = matrix("second", vocab);
+    segments_.push_back({.name = "tables", .is_layer = false, .unit = tables});
+    if (has(0)) segments_.back().block = std::make_unique<TwoTables>(first, second);
+    for (size_t i = 0; i < blocks; ++i) {
+        const size_t unit = begin(has(i + 1));
+        const Storage& v = matrix(fmt::format("layers.{}.v", i), dim);
+        const Storage& w = matrix(fmt::format("layers.{}.w", i), dim);
+        segments_.push_back({.name = fmt::format("layers.{}", i), .unit = unit});
+        std::unique_ptr<Block>& block = segments_.back().block;
+        if (has(i + 1)) block = std::make_unique<Crossed>(v, w);
+        if (block && recompute) block = std::make_unique<RecomputeBlock>(std::move(block));
+    }
+    const bool ends = std::ranges::any_of(parts_, &ModelPart::objective);
+    objective_unit_ = begin(ends);
+    const Storage& output = matrix("output", vocab);
+    if (ends)
+        objective_ = std::make_unique<SummedLoss>(
+            std::make_unique<LayerNorm>(nullptr, 1e-2, Output::recomputed), output);
+}
+
+Flow TwoFlowModel::flow_into(size_t segment, int64_t rows) const {
+    if (segment == 0) return {};
+    const Tensor one(nullptr, parameters_.types().compute, {rows, dim_});
+    return Flow({one, one});
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// TwoFlowModel: a language model whose blocks hand on two tensors, as models of several streams do: for what
+// carries a Flow of more than one.
+#pragma once
+
+#include "coeus/models/model.hpp"
+
+namespace coeus::test {
+
+/// `blocks` of width `dim`; its parameters are matrices alone. `parts`: those of this rank, empty: the whole.
+/// `recompute`: each block is computed again in the backward.
+class TwoFlowModel : public Model {
+public:
+    TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const StateTypes& types, bool recompute,
+                 const std::vector<ModelPart>& parts = {}, const ShardPlace& place = {});
+
+    Flow flow_into(size_t segment, int64_t rows) const override;
+
+private:
+    void move_to(const Device& /*device*/) override {}
+    int64_t dim_;
+};
+
+}  // namespace coeus::test
