@@ -9,10 +9,10 @@
 #include "coeus/base/version.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/config/command_flags.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
@@ -183,7 +183,7 @@ int convert(const Arguments& arguments) {
     check_range(flags, source.arrays);
     const Timer timer;
     {
-        std::optional<Progress> bar;
+        std::optional<ProgressBar> bar;
         if (world.rank() == 0) bar.emplace("converting", source.arrays.bytes() / world.size(), true);
         const auto progress = [&](int64_t bytes) {
             if (bar) bar->update(bytes);

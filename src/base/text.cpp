@@ -114,24 +114,24 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
     return text;
 }
 
-Progress::Progress(std::string title, int64_t total, bool bytes)
+ProgressBar::ProgressBar(std::string title, int64_t total, bool bytes)
     : title_(std::move(title)),
       total_(std::max<int64_t>(total, 1)),
       bytes_(bytes),
       visible_(log::on_terminal() && log::is_terminal(STDERR_FILENO)) {}
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
     if (visible_ && last_ > 0) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::update(int64_t done) {
+void ProgressBar::update(int64_t done) {
     if (!visible_ || (last_ > 0 && since_draw_.seconds() < 0.1)) return;
     since_draw_.restart();
     last_ = std::max<int64_t>(done, 1);
     draw(done);
 }
 
-void Progress::draw(int64_t done) {
+void ProgressBar::draw(int64_t done) {
     const double share = std::min(1.0, double(done) / double(total_));
     const double rate = double(done) / std::max(1e-9, since_start_.seconds());
     const int filled = int(share * 24);

@@ -201,7 +201,7 @@ public:
         if (resumed > 0)
             log::info("going on with an interrupted run: {} tokens are there already", with_commas(resumed));
         const int threads = options_.threads > 0 ? options_.threads : hardware_threads();
-        Progress progress("tokenizing", corpus_->bytes(), true);
+        ProgressBar progress("tokenizing", corpus_->bytes(), true);
         Timer since_save;
         const CorpusReport report = corpus_->read_blocks(
             [&](const Corpus::Block& block) {

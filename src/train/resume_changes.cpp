@@ -2,7 +2,7 @@
 // What a resumed run does otherwise than its checkpoint's deck said.
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/resume.hpp"
 
 #include <algorithm>
 #include <map>

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace coeus {
 
@@ -24,13 +25,13 @@ constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unles
 void Trainer::run() {
     if (config_.checkpoint.create_seed_checkpoint) return saving_.save_seed(record());
     const int64_t steps = config_.training.steps;
-    if (step_ >= steps && !validation_is_left_) {
+    if (progress_.step >= steps && !progress_.validation_is_left) {
         saving_.export_if_missing(record());
         if (first_rank())
             log::info(
                 "This run is already at step {} of training.steps = {}: nothing to do. Raise training.steps "
                 "to go on",
-                step_, steps);
+                progress_.step, steps);
         return;
     }
     std::optional<BatchLoader> loader;
@@ -38,44 +39,44 @@ void Trainer::run() {
         loader.emplace(data_.training(), BatchLoader::Options{.global_batch = global_batch_,
                                                               .rank = mesh_.rank(dp),
                                                               .ranks = mesh_.size(dp),
-                                                              .first_sample = sample_});
+                                                              .first_sample = progress_.sample});
     };
     read_on();
-    goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), step_);
+    goodput_.emplace(first_rank() ? folder_.goodput_file() : "", start_up_.end(), progress_.step);
     if (first_rank()) {
         log::info("{}", start_up_.text());
-        log::info("Training starts at step {} of {}", step_ + 1, steps);
+        log::info("Training starts at step {} of {}", progress_.step + 1, steps);
     }
     if (config_.profiling.kernels) profile_.emplace(Timestamps(engine_.exec()));
     if (config_.profiling.enable_profiling)
         traces_.emplace(config_.profiling, folder_.root() / config_.profiling.save_traces_folder, mesh_,
                         engine_);
-    if (validation_is_left_) {
+    if (progress_.validation_is_left) {
         goodput_->during(&StartTimes::validation, [&] { validate(); });
-        if (validation_is_left_) end_run();
+        if (progress_.validation_is_left) end_run();
         saving_.export_if_missing(record());
     }
-    for (int64_t done = 0; step_ < steps; ++done) {
-        const StepTime time = observed_step(*loader, done >= profile_warmup || steps - step_ <= 1);
+    for (int64_t done = 0; progress_.step < steps; ++done) {
+        const StepTime time = observed_step(*loader, done >= profile_warmup || steps - progress_.step <= 1);
         if (engine_.scalars().refusals != 0) {  // passed over
             goodput_->take_back(1);
             continue;
         }
-        ++step_;
+        ++progress_.step;
         report();
         report_stragglers(time);
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
-        if (stop_.is_agreed() && (step_ < steps || validation_is_left_)) end_run();
+        if (stop_.is_agreed() && (progress_.step < steps || progress_.validation_is_left)) end_run();
         if (restore_if_bad()) {
             read_on();
             continue;
         }
         // last: a run killed here has everything of the step in its files
         goodput_->during(&StartTimes::saving, [&] { saving_.after_step(record()); });
-        goodput_->write(step_);
+        goodput_->write(progress_.step);
     }
     say_goodput();
-    if (first_rank()) log::info("Training completed at step {}", step_);
+    if (first_rank()) log::info("Training completed at step {}", progress_.step);
     reporting_.write_page();
     if (profile_) report_profile();
 }
@@ -83,20 +84,20 @@ void Trainer::run() {
 Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     const bool profiles = profile_ && profiled;
     const Observation profiling = profiles ? engine_.observe(*profile_) : Observation();
-    const Observation waiting = stragglers_ ? stragglers_->observe(step_ + 1) : Observation();
-    if (traces_) traces_->begin(step_ + 1);
+    const Observation waiting = stragglers_ ? stragglers_->observe(progress_.step + 1) : Observation();
+    if (traces_) traces_->begin(progress_.step + 1);
     std::optional<MemorySnapshot> snapshot;
     if (snapshot_due()) snapshot.emplace(engine_, size_t(config_.profiling.memory_snapshot_max_entries));
-    watchdog_.begin_step(step_ + 1);
+    watchdog_.begin_step(progress_.step + 1);
     const Timer timer;
-    if (faults_) faults_->at_step(step_ + 1, engine_.decoder().parameters(), engine_.exec());
+    if (faults_) faults_->at_step(progress_.step + 1, engine_.decoder().parameters(), engine_.exec());
     const std::optional<StepBatch> batch = loader.next();
     if (must_stop() || !train_step(*batch)) end_run();
     const StepTime time = {timer.seconds(), batch->seconds_waited};
     watchdog_.end_step(time.seconds);
-    if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), step_ + 1, mesh_.world().rank());
+    if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), progress_.step + 1, mesh_.world().rank());
     snapshot.reset();
-    if (traces_) traces_->end(step_ + 1);
+    if (traces_) traces_->end(progress_.step + 1);
     reporting_.add_step(time.seconds, time.data);
     goodput_->add_step(time.seconds, time.data);
     if (profiles) profile_->end_step(time.seconds, time.data);
@@ -104,13 +105,13 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
 }
 
 bool Trainer::validation_due() const {
-    return evaluator_ && (step_ == 1 || step_ % config_.validation.freq == 0);
+    return evaluator_ && (progress_.step == 1 || progress_.step % config_.validation.freq == 0);
 }
 
 bool Trainer::snapshot_due() const {
     const Config::Profiling& profiling = config_.profiling;
     return profiling.enable_memory_snapshot &&
-           (step_ + 1) % profiling.memory_snapshot_freq.value_or(profiling.profile_freq) == 0;
+           (progress_.step + 1) % profiling.memory_snapshot_freq.value_or(profiling.profile_freq) == 0;
 }
 
 void Trainer::report_profile() {
@@ -122,7 +123,7 @@ void Trainer::report_profile() {
 }
 
 bool Trainer::train_step(const StepBatch& batch) {
-    const NamedRange range("step {}", step_ + 1);
+    const NamedRange range("step {}", progress_.step + 1);
     const auto exchange = [&](Exchange kind, auto call) {
         const ObservedExchange noted(engine_.exec(), kind);
         return call();
@@ -133,13 +134,13 @@ bool Trainer::train_step(const StepBatch& batch) {
         throw ConfigError(
             "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
             "/loss_mask of the training data",
-            step_ + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
+            progress_.step + 1, batch.first_sample, batch.first_sample + global_batch_ - 1);
     const int64_t sequences = engine_.options().training.sequences;
     SampleRows samples = batch.samples;
     if (!config_.training.document_mask) samples.document_start = {};
     std::optional<Watchdog::Graphs> given(std::in_place, watchdog_, engine_.gives_graphs());
     const bool whole = engine_.compute_gradients(
-        step_ + 1 - optimizer_begins_, config_.optimizer.lr * schedule_.factor(step_ - schedule_begins_),
+        progress_.next_optimizer_step(), config_.optimizer.lr * schedule_.factor(progress_.schedule_step()),
         valid_tokens, [&](int64_t i) { return samples.slice(i * sequences, sequences); }, guards_->limits(),
         [this] { return !must_stop(); });
     if (!whole) return false;
@@ -159,8 +160,8 @@ bool Trainer::train_step(const StepBatch& batch) {
                                     : -std::numeric_limits<double>::infinity();
         return mesh_[dp].all_reduce(own_mean, Reduce::max);
     });
-    sample_ += global_batch_;
-    tokens_seen_ += batch.samples.count() * mesh_.size(dp);
+    progress_.sample += global_batch_;
+    progress_.tokens_seen += batch.samples.count() * mesh_.size(dp);
     return true;
 }
 
@@ -171,17 +172,17 @@ bool Trainer::must_stop() {
 }
 
 void Trainer::end_run() {
-    if (first_rank()) log::info("Stopping after step {}: {}", step_, stop_.reason());
+    if (first_rank()) log::info("Stopping after step {}: {}", progress_.step, stop_.reason());
     const std::optional<double> left = stop_.seconds_left();
     const double needed = mesh_.world().all_reduce(saving_.expected_seconds(), Reduce::max);
     std::string state;
-    if (step_ == 0)
+    if (progress_.step == 0)
         state = "before the first step was done";
     else
         goodput_->during(&StartTimes::saving, [&] { state = save_in(left, needed); });
     say_goodput();
-    std::string text = fmt::format("Stopped at step {} of {} by {}: {}.", step_, config_.training.steps,
-                                   stop_.reason(), state);
+    std::string text = fmt::format("Stopped at step {} of {} by {}: {}.", progress_.step,
+                                   config_.training.steps, stop_.reason(), state);
     if (first_rank()) {
         const std::vector<StepFile> good = list_checkpoints(saving_.files().folder());
         text +=
@@ -193,16 +194,16 @@ void Trainer::end_run() {
 }
 
 std::string Trainer::save_in(std::optional<double> left, double needed) {
-    if (saving_.is_saved(step_)) return "saved";
+    if (saving_.is_saved(progress_.step)) return "saved";
     if (left && *left < needed) {
         // what is being written beside is nearer to its end
         if (saving_.is_under_way() && *left > needed / 2) saving_.finish();
-        if (saving_.is_saved(step_)) return "saved";
+        if (saving_.is_saved(progress_.step)) return "saved";
         return fmt::format("not saved, since the job ends in {:.0f} s and saving takes {:.0f} s", *left,
                            needed);
     }
     saving_.finish();
-    if (saving_.is_saved(step_)) return "saved";
+    if (saving_.is_saved(progress_.step)) return "saved";
     restore_if_bad();
     return saving_.save_now(record()) ? "saved"
                                       : "not saved, as the deck says (checkpoint.enable, load_only)";
@@ -216,21 +217,22 @@ void Trainer::pass_over() {
         stop_diverged(
             fmt::format("step {}: loss {} and gradient norm {} are not both finite; the optimizer step was "
                         "not taken",
-                        step_ + 1, scalars.loss, scalars.grad_norm));
-    RunPlace next = place();
+                        progress_.step + 1, scalars.loss, scalars.grad_norm));
+    RunPlace next = progress_.place();
     try {
         const std::string event = guards_->pass_over(next, global_batch_, scalars.loss, scalars.grad_norm);
-        go_on_at(next, event);
+        continue_at(next, event);
     } catch (const NotFiniteError& error) {
         stop_diverged(error.what());
     }
 }
 
 bool Trainer::restore_if_bad() {
-    RunPlace next = place();
+    RunPlace next = progress_.place();
     try {
-        const std::string event = guards_->look_after(next, saving_.is_due(step_) || stop_.is_agreed());
-        if (!event.empty()) go_on_at(next, event);
+        const std::string event =
+            guards_->look_after(next, saving_.is_due(progress_.step) || stop_.is_agreed());
+        if (!event.empty()) continue_at(next, event);
         return !event.empty();
     } catch (const CollectiveError&) {
         saving_.finish();  // of a state that was good
@@ -238,12 +240,10 @@ bool Trainer::restore_if_bad() {
     }
 }
 
-void Trainer::go_on_at(const RunPlace& place, const std::string& event) {
-    const bool behind = place.step < step_;
-    goodput_->take_back(step_ - place.step);
-    step_ = place.step;
-    sample_ = place.sample;
-    tokens_seen_ = place.tokens_seen;
+void Trainer::continue_at(const RunPlace& place, const std::string& event) {
+    const bool behind = place.step < progress_.step;
+    goodput_->take_back(progress_.step - place.step);
+    progress_.move_to(place);
     if (behind) reporting_.go_back(past());
     reporting_.write_line(event);
 }
@@ -261,27 +261,26 @@ void Trainer::stop_diverged(const std::string& reason) {
 }
 
 void Trainer::report() {
-    const bool due = step_ == 1 || step_ % config_.metrics.log_freq == 0 || step_ == config_.training.steps;
+    const bool due = progress_.step == 1 || progress_.step % config_.metrics.log_freq == 0 ||
+                     progress_.step == config_.training.steps;
     if (!due) return;
     const StepScalars& scalars = engine_.scalars();
-    reporting_.step({.step = step_,
-                     .loss = scalars.loss,
-                     .loss_max = loss_max_,
-                     .grad_norm = scalars.grad_norm,
-                     .lr = scalars.learning_rate,
-                     .tokens_seen = tokens_seen_,
-                     .epoch = double(sample_) / double(data_.training().num_windows())},
-                    config_.training.steps - step_);
+    StepMetrics metrics = progress_.metrics(data_.training().num_windows());
+    metrics.loss = scalars.loss;
+    metrics.loss_max = loss_max_;
+    metrics.grad_norm = scalars.grad_norm;
+    metrics.lr = scalars.learning_rate;
+    reporting_.step(std::move(metrics), config_.training.steps - progress_.step);
 }
 
 void Trainer::say_goodput() {
-    if (const std::string goodput = goodput_->finish(step_); first_rank()) log::info("{}", goodput);
+    if (const std::string goodput = goodput_->finish(progress_.step); first_rank()) log::info("{}", goodput);
 }
 
 void Trainer::report_stragglers(const StepTime& time) {
     if (!stragglers_) return;
-    const bool last = step_ == config_.training.steps;
-    for (const Straggler& straggler : stragglers_->end_step(step_, last, time.seconds, time.data)) {
+    const bool last = progress_.step == config_.training.steps;
+    for (const Straggler& straggler : stragglers_->end_step(progress_.step, last, time.seconds, time.data)) {
         log::info("{}", console_line(straggler));
         reporting_.write_line(json_line(straggler));
     }
@@ -291,7 +290,7 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
     if (stragglers_) stragglers_->add_saving(done.saved.own_seconds);
     if (goodput_) goodput_->ask_for_line();
     reporting_.write_line(json_line(CheckpointMetrics{.step = done.step,
-                                                      .at_step = step_,
+                                                      .at_step = progress_.step,
                                                       .gib = double(done.saved.bytes) / bytes_per_gib,
                                                       .seconds = done.seconds,
                                                       .seconds_waited = done.seconds_waited}));
@@ -299,25 +298,21 @@ void Trainer::note_saved(const SavedCheckpoint& done) {
 
 void Trainer::validate() {
     const auto measured = evaluator_->run(engine_, [this] { return !must_stop(); });
-    validation_is_left_ = !measured;
+    progress_.validation_is_left = !measured;
     if (!measured) return;
     ValidationMetrics m = *measured;
-    m.step = step_;
+    m.step = progress_.step;
     reporting_.validation(m);
 }
 
 TrainRecord Trainer::record() const {
-    return {.step = step_,
-            .tokens_seen = tokens_seen_,
-            .seed = config_.debug.seed,
-            .sample = sample_,
-            .deck = deck_text(config_),
-            .version = version(),
-            .model = describe_model(model_),
-            .schedule_step = step_ - schedule_begins_,
-            .optimizer_step = step_ - optimizer_begins_,
-            .guards = guards_->record(),
-            .validation_is_left = validation_is_left_};
+    TrainRecord train = progress_.record();
+    train.seed = config_.debug.seed;
+    train.deck = deck_text(config_);
+    train.version = version();
+    train.model = describe_model(model_);
+    train.guards = guards_->record();
+    return train;
 }
 
 }  // namespace coeus

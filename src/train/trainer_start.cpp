@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of a run: device, mesh, plan, data, and weights from where they are.
-#include "checkpoint_exclusion.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/user_cache.hpp"
@@ -18,7 +17,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
+#include <iterator>
 
 namespace coeus {
 
@@ -42,6 +41,23 @@ JobEnd::Options job_end(const Config& config) {
     end.start -= StartUp::seconds_since_exec();
     if (std::getenv("SLURM_JOB_ID")) end.ask = slurm_job_end;
     return end;
+}
+
+// Where a rank computes and how it exchanges tensors, one line each. `graphs`: steps are CUDA graphs.
+std::vector<std::string> describe(const RankDevice& device, bool graphs, const Config& config) {
+    std::vector<std::string> lines;
+    const bool on_host = device.device().is_host();
+    if (!device.text().empty())
+        lines.push_back((on_host ? "Computing on the CPU: " : "Computing on ") + device.text());
+    if (const std::string& transport = device.transport().text; !transport.empty())
+        lines.push_back("Ranks exchange tensors by " + transport);
+    if (on_host) return lines;
+    const char* const how = graphs ? "as CUDA graphs"
+                            : config.training.disable_cuda_graphs
+                                ? "kernel by kernel: training.disable_cuda_graphs"
+                                : "kernel by kernel: CUDA graphs need NCCL between the ranks";
+    lines.push_back(fmt::format("Steps are given to the GPU {}", how));
+    return lines;
 }
 
 }  // namespace
@@ -70,63 +86,74 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     watchdog_.set_gpu(device_.device().bus_id());
     watchdog_.meet_in(folder_.root());
     apply(cpu_);
+    const int local_size = mpi.local_size();
     const int64_t limit = device_.device().memory_bytes() / device_.sharing();
     global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
-    if (first_rank()) {
-        log::info("Job: {}", config_.job.description);
-        for (const std::string& notice : notices_) log::info("{}", notice);
-        if (config_.job.print_config) log::info("The effective deck:\n{}", deck_text(config_));
-        log::info("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(), cpu_vector_level(),
-                  MpiRuntime::library_version(), cpu_.threads, cpu_.threads == 1 ? "thread" : "threads",
-                  cpu_.reason, cpu_.first_core >= 0 ? ", pinned" : "");
-        if (!device_.text().empty())
-            log::info("{}{}", device_.device().is_host() ? "Computing on the CPU: " : "Computing on ",
-                      device_.text());
-        if (const std::string& transport = device_.transport().text; !transport.empty())
-            log::info("Ranks exchange tensors by {}", transport);
-        if (!device_.device().is_host())
-            log::info("Steps are given to the GPU {}",
-                      engine_.options().graphs ? "as CUDA graphs"
-                      : config_.training.disable_cuda_graphs
-                          ? "kernel by kernel: training.disable_cuda_graphs"
-                          : "kernel by kernel: CUDA graphs need NCCL between the ranks");
-        for (const std::string& line : describe_run(config_, mesh_.shape(), engine_, limit))
-            log::info("{}", line);
-        log::info("{}", data_.summary());
-        if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
-            log::info("All {} steps read {}", config_.training.steps, passes);
-        for (const std::string& hint : start_hints(start_facts(cpu_, mpi.local_size(), config_)))
-            log::info("Hint: {}", hint);
-        if (config_.checkpoint.enable && !config_.checkpoint.load_only)
-            if (const std::string advice =
-                    striping_advice(file_system_of(saving_.files().folder()), saving_.files().folder(),
-                                    saving_.full_state_bytes(), saving_.files().files());
-                !advice.empty())
-                log::info("Hint: {}", advice);
-    }
+    if (first_rank())
+        for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
     stop_.end_if_agreed(before_training);
-    require_all_fit(limit, memory_limit_bytes() / mpi.local_size());
+    require_all_fit(limit, memory_limit_bytes() / local_size);
+    take_memory();
+    peak_flops_ = start_up.phase("peak", [&] { return measure_peak(local_size); });
+    guards_.emplace(config_.guards, engine_, watchdog_.hosts());
+    stop_.end_if_agreed(before_training);
+    const bool continues = start_up.phase("weights", [&] { return load_state(); });
+    guards_->begin(progress_.place());
+    prepare_folder(continues);
+    if (!config_.checkpoint.create_seed_checkpoint) begin_reporting();  // else there is nothing to measure
+}
+
+std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_limit) const {
+    std::vector<std::string> lines = {fmt::format("Job: {}", config_.job.description)};
+    const auto add = [&](const std::string& text) {
+        if (!text.empty()) lines.push_back(text);
+    };
+    const auto add_all = [&](const std::vector<std::string>& more) {
+        std::ranges::copy(more, std::back_inserter(lines));
+    };
+    add_all(notices_);
+    if (config_.job.print_config) add(fmt::format("The effective deck:\n{}", deck_text(config_)));
+    add(fmt::format("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(),
+                    cpu_vector_level(), MpiRuntime::library_version(), cpu_.threads,
+                    cpu_.threads == 1 ? "thread" : "threads", cpu_.reason,
+                    cpu_.first_core >= 0 ? ", pinned" : ""));
+    add_all(describe(device_, engine_.options().graphs, config_));
+    add_all(describe_run(config_, mesh_.shape(), engine_, memory_limit));
+    add(data_.summary());
+    if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
+        add(fmt::format("All {} steps read {}", config_.training.steps, passes));
+    std::vector<std::string> hints = start_hints(start_facts(cpu_, local_size, config_));
+    if (const std::string& folder = saving_.files().folder();
+        config_.checkpoint.enable && !config_.checkpoint.load_only)
+        hints.push_back(striping_advice(file_system_of(folder), folder, saving_.full_state_bytes(),
+                                        saving_.files().files()));
+    for (const std::string& hint : hints)
+        if (!hint.empty()) add("Hint: " + hint);
+    return lines;
+}
+
+void Trainer::take_memory() {
     if (const auto& library = device_.transport().nccl)
         mesh_.connect(nccl_.emplace(*library, mesh_.world(), device_.device(), &watchdog_.nccl()));
-    start_up.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
+    start_up_.phase("memory", [&] { engine_.allocate(mesh_, device_.device()); });
     if (config_.kernels.autotune) autotune_products(engine_.exec(), user_cache("products"));
     if (const std::string attention = attention_from_deck(config_, mesh_.world(), engine_.exec());
         !attention.empty() && first_rank())
         log::info("Attention by {}", attention);
     if (nccl_) log::debug("NCCL: {}", nccl_->text());
-    peak_flops_ = start_up.phase("peak", [&] { return measure_peak(mpi.local_size()); });
-    guards_.emplace(config_.guards, engine_, watchdog_.hosts());
-    stop_.end_if_agreed(before_training);
-    const bool goes_on = start_up.phase("weights", [&] { return load(); });
-    guards_->begin(place());
+}
+
+void Trainer::prepare_folder(bool continues) {
     on_first_rank(mesh_.world(), [&] {
-        if (!goes_on || step_ == 0)
+        if (!continues || progress_.step == 0)
             if (const auto aside = folder_.put_earlier_run_aside(config_))
                 log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
                           aside->string());
         folder_.write_deck(config_);
     });
-    if (config_.checkpoint.create_seed_checkpoint) return;  // there will be nothing to measure
+}
+
+void Trainer::begin_reporting() {
     if (data_.validation()) evaluator_.emplace(config_, *data_.validation());
     if (config_.metrics.straggler_freq > 0 && mesh_.world().size() > 1)
         stragglers_.emplace(Stragglers::Options{.every = config_.metrics.straggler_freq,
@@ -175,94 +202,45 @@ void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
     });
 }
 
-bool Trainer::in_own_folder(const CheckpointFolder::Loaded& loaded) const {
-    std::error_code absent;
-    return std::filesystem::equivalent(std::filesystem::absolute(loaded.path).parent_path(),
-                                       saving_.files().folder(), absent);
-}
-
-bool Trainer::load() {
+bool Trainer::load_state() {
     const Timer timer;
-    Parameters& parameters = engine_.decoder().parameters();
-    const Config::Checkpoint& options = config_.checkpoint;
-    std::optional<CheckpointFolder::Loaded> loaded;
-    Words excluded = options.exclude_from_loading;
-    if (options.create_seed_checkpoint && !list_checkpoints(saving_.files().folder()).empty())
+    if (const std::string& folder = saving_.files().folder();
+        config_.checkpoint.create_seed_checkpoint && !list_checkpoints(folder).empty())
         throw ConfigError(
             "checkpoint.create_seed_checkpoint = true: there are checkpoints in {} already; choose another "
             "checkpoint.folder or job.dump_folder",
-            saving_.files().folder());
-    if (options.enable)
-        loaded = options.load_step >= 0 ? saving_.files().load_step(options.load_step, saving_.full_state())
-                                        : saving_.files().load_newest(saving_.full_state());
-    if (loaded) excluded = still_to_exclude(excluded, loaded->train.deck);
-    if (!loaded && !options.initial_load_path.empty() && !options.initial_load_model_only) {
-        on_first_rank(mesh_.world(), [&] {
-            std::error_code ignored;
-            if (std::filesystem::is_directory(options.initial_load_path, ignored))
-                throw ConfigError(
-                    "checkpoint.initial_load_path = \"{}\": is a folder; with "
-                    "checkpoint.initial_load_model_only = false name one of its files, step-*.h5",
-                    options.initial_load_path);
-        });
-        loaded = {options.initial_load_path,
-                  load_checkpoint(options.initial_load_path,
-                                  excludes(excluded, "optimizer") ? saving_.weights() : saving_.full_state(),
-                                  mesh_.world())};
-    }
-    if (loaded) {
-        if (excludes(excluded, "optimizer")) parameters.clear_moments(engine_.exec(), engine_.kernels());
-        resume(*loaded, excluded);
-        saving_.note_loaded(in_own_folder(*loaded) && excluded.empty() ? std::optional(step_) : std::nullopt,
-                            timer.seconds());
-    } else if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_);
-               !source.empty()) {
-        if (first_rank()) log::info("Starting from the weights of {}", source);
+            folder);
+    const std::optional<Resume> resume = Resume::load(config_, saving_, engine_, mesh_.world());
+    if (resume) {
+        continue_from(*resume);
+        saving_.note_loaded(resume->saved_step(), timer.seconds());
     } else {
-        parameters.initialise(uint64_t(config_.debug.seed), cpu_.threads);
-        if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
+        start_fresh();
     }
-    parameters.refresh_compute(engine_.exec(), engine_.kernels());
-    return loaded && in_own_folder(*loaded);
+    engine_.decoder().parameters().refresh_compute(engine_.exec(), engine_.kernels());
+    return resume && resume->in_own_folder();
 }
 
-void Trainer::resume(const CheckpointFolder::Loaded& loaded, const Words& excluded) {
-    if (loaded.train.seed != config_.debug.seed && !excludes(excluded, "dataloader"))
-        throw ConfigError(
-            "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
-            "or start in another job.dump_folder",
-            config_.debug.seed, loaded.path, loaded.train.seed, loaded.train.seed);
-    if (first_rank())
-        for (const std::string& change : changes_since(loaded.train.deck, config_)) log::warn("{}", change);
-    const TrainRecord train = reset_parts(loaded.train, excluded);
-    step_ = train.step;
-    sample_ = train.sample;
-    schedule_begins_ = step_ - train.schedule_step.value_or(step_);
-    optimizer_begins_ = step_ - train.optimizer_step.value_or(step_);
-    if (schedule_begins_ != 0) {
-        std::vector<std::string> notices;
-        schedule_ = schedule_from_deck(config_, &notices, schedule_begins_);
-        for (const std::string& notice : notices)
-            if (first_rank()) log::info("{}", notice);
-    }
-    guards_->resume(train.guards);
-    validation_is_left_ = train.validation_is_left && config_.validation.enable;
-    // steps and samples have been counted together, unless one of them began anew
-    const bool together = !excludes(config_.checkpoint.exclude_from_loading, "dataloader") &&
-                          !excludes(config_.checkpoint.exclude_from_loading, "train_state");
-    const int64_t seen = sample_ - guards_->samples_passed_over();
-    if (const int64_t before = together && step_ > 0 && seen % step_ == 0 ? seen / step_ : global_batch_;
-        first_rank() && before != global_batch_)
-        log::warn(
-            "a step takes {} sequences now; until the checkpoint it took {} (training.global_batch_size "
-            "keeps it on any number of ranks)",
-            global_batch_, before);
-    tokens_seen_ = train.tokens_seen;
+void Trainer::continue_from(const Resume& resume) {
+    progress_ = resume.progress();
+    guards_->resume(resume.guards());
+    std::vector<std::string> notices;
+    if (progress_.schedule_begins != 0)
+        schedule_ = schedule_from_deck(config_, &notices, progress_.schedule_begins);
     if (!first_rank()) return;
-    log::info("Resuming from {}: step {}, {} tokens seen", loaded.path, step_, with_commas(tokens_seen_));
-    if (const std::string text = describe_exclusion(config_.checkpoint.exclude_from_loading, excluded);
-        !text.empty())
-        log::info("{}", text);
+    for (const std::string& line : resume.warnings(global_batch_, guards_->samples_passed_over()))
+        log::warn("{}", line);
+    for (const std::string& notice : notices) log::info("{}", notice);
+    for (const std::string& line : resume.lines()) log::info("{}", line);
+}
+
+void Trainer::start_fresh() {
+    if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_); !source.empty()) {
+        if (first_rank()) log::info("Starting from the weights of {}", source);
+        return;
+    }
+    engine_.decoder().parameters().initialise(uint64_t(config_.debug.seed), cpu_.threads);
+    if (first_rank()) log::info("No checkpoint was found: this is a fresh start");
 }
 
 }  // namespace coeus

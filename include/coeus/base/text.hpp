@@ -31,13 +31,13 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// A progress bar on a terminal; silent elsewhere. Long work owns one and calls update() as often as it
 /// likes: it draws at most ten times a second.
 ///   tokenizing  [=========>          ]  47%  18.8 MiB of 40.0 MiB  12.1 MiB/s  eta 2 s
-class Progress {
+class ProgressBar {
 public:
     /// `total` in `unit`s; with `bytes` the numbers are shown as MiB.
-    Progress(std::string title, int64_t total, bool bytes);
-    ~Progress();
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
+    ProgressBar(std::string title, int64_t total, bool bytes);
+    ~ProgressBar();
+    ProgressBar(const ProgressBar&) = delete;
+    ProgressBar& operator=(const ProgressBar&) = delete;
     void update(int64_t done);
 
 private:

@@ -2,8 +2,8 @@
 // Validation: the mean loss over held-out samples, each counted once whatever the number of ranks.
 #pragma once
 
-#include "coeus/data/blend.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/data/blend.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/report/metrics.hpp"
 

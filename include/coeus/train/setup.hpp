@@ -3,10 +3,10 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/optim/lr_schedule.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/train/device_setup.hpp"
 #include "coeus/engine/engine.hpp"
+#include "coeus/optim/lr_schedule.hpp"
+#include "coeus/train/device_setup.hpp"
 
 #include <string>
 #include <vector>
@@ -33,10 +33,6 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
 /// As if a rank were alone on this host: its memory, or that of its first GPU; none where a run is planned
 /// for a GPU that is not here.
 std::optional<int64_t> memory_limit_here(Backend backend);
-
-/// What a resumed run will do otherwise than the checkpoint's deck (its text) said: another order of the
-/// data, another learning-rate schedule. One line each.
-std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
 
 /// Validates deck and mesh for any number of ranks, and says in lines what would run; runs nothing.
 /// ConfigError as a run would have.

@@ -21,6 +21,8 @@
 #include "coeus/train/device_setup.hpp"
 #include "coeus/train/evaluator.hpp"
 #include "coeus/train/faults.hpp"
+#include "coeus/train/progress.hpp"
+#include "coeus/train/resume.hpp"
 #include "coeus/train/saving.hpp"
 #include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
@@ -45,19 +47,27 @@ public:
     void run();
 
 private:
+    // the parts of the start, in this order
+    /// The device, the mesh, the plan and the data, one line each for the log of rank 0.
+    std::vector<std::string> describe_start(int local_size, int64_t memory_limit) const;
     void require_all_fit(int64_t limit, int64_t host_limit) const;
+    /// Takes the memory of the plan and prepares the kernels. NCCL is connected first.
+    void take_memory();
     std::optional<double> measure_peak(int local_size);
-    /// Weights, and what else the start has. True where it goes on from a checkpoint in the run's own folder.
-    bool load();
-    bool in_own_folder(const CheckpointFolder::Loaded& loaded) const;
-    /// Goes on where a checkpoint was, but begins the excluded parts anew.
-    void resume(const CheckpointFolder::Loaded& loaded, const Words& excluded);
+    /// Weights, and what else the start has. True if the run continues from a checkpoint in its own folder.
+    bool load_state();
+    void continue_from(const Resume& resume);
+    void start_fresh();
+    /// Puts the files of an earlier run aside, unless this one continues it, and writes the deck.
+    void prepare_folder(bool continues);
+    void begin_reporting();
+
     struct StepTime {
         double seconds, data;  ///< data: of the seconds, waiting for the batch
     };
     /// A step with all that watches it.
     StepTime observed_step(BatchLoader& loader, bool profiled);
-    /// False, with nothing changed, where the run is to stop.
+    /// False, with nothing changed, if the run has to stop.
     bool train_step(const StepBatch& batch);
     /// The step was refused.
     void pass_over();
@@ -74,12 +84,11 @@ private:
     bool validation_due() const;
     bool snapshot_due() const;
     TrainRecord record() const;
-    RunPlace place() const { return {step_, sample_, tokens_seen_}; }
-    MetricsFile::Past past() const { return {step_, guards_->events(), validation_is_left_}; }
-    /// After a step. True where replicas differ and the run goes on at an earlier place.
+    MetricsFile::Past past() const { return progress_.past(guards_->events()); }
+    /// After a step. True if replicas differ and the run continues at an earlier place.
     bool restore_if_bad();
-    /// Goes on there, after an event.
-    void go_on_at(const RunPlace& place, const std::string& event);
+    /// Continues there, after an event.
+    void continue_at(const RunPlace& place, const std::string& event);
     [[noreturn]] void stop_diverged(const std::string& reason);
     bool first_rank() const { return mesh_.world().rank() == 0; }
 
@@ -106,14 +115,9 @@ private:
     std::optional<Stragglers> stragglers_;
     std::optional<KernelProfile> profile_;
     std::optional<StepTraces> traces_;
-    double loss_max_ = 0;              ///< of the last step, over the data ranks
-    int64_t global_batch_ = 0;         ///< sequences of a step, over the data ranks
-    int64_t step_ = 0;                 ///< optimizer steps taken
-    int64_t sample_ = 0;               ///< number of the next sample of the data stream
-    int64_t tokens_seen_ = 0;          ///< over all ranks and restarts
-    bool validation_is_left_ = false;  ///< after the last step, cut short by a stop
-    // steps taken where they began; other than 0 with checkpoint.exclude_from_loading
-    int64_t schedule_begins_ = 0, optimizer_begins_ = 0;
+    Progress progress_;
+    double loss_max_ = 0;            ///< of the last step, over the data ranks
+    int64_t global_batch_ = 0;       ///< sequences of a step, over the data ranks
     std::optional<NcclWorld> nccl_;  ///< last, so that it ends before the queues that wait for it
 };
 

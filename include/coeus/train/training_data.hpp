@@ -3,8 +3,8 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
-#include "coeus/data/batch_loader.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/data/batch_loader.hpp"
 
 #include <filesystem>
 #include <memory>

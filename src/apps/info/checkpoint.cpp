@@ -19,7 +19,7 @@ void verify(const std::string& path, const CheckpointHeader& header) {
     for (const auto& array : header.arrays) bytes += array.shape.count() * hdf5::size_of(array.type);
     std::vector<DamagedRows> damaged;
     {
-        Progress bar("verifying", bytes, true);
+        ProgressBar bar("verifying", bytes, true);
         damaged = verify_checkpoint(path, [&](int64_t done, int64_t) { bar.update(done); });
     }
     for (const DamagedRows& rows : damaged)

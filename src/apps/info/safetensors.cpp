@@ -53,7 +53,7 @@ void verify_tensors(const std::string& place, const Safetensors& weights) {
     for (const std::string& name : weights.names()) total += bytes_of(weights.entry(name));
     std::string first_bad;
     {
-        Progress bar("verifying", total, true);
+        ProgressBar bar("verifying", total, true);
         std::vector<double> piece;
         for (const std::string& name : weights.names()) {
             const Safetensors::Entry& entry = weights.entry(name);

@@ -19,7 +19,7 @@ namespace {
 void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
     int32_t largest = 0;
     std::vector<int32_t> piece(1 << 16);
-    Progress bar("verifying", tokens.num_tokens(), false);
+    ProgressBar bar("verifying", tokens.num_tokens(), false);
     for (int64_t first = 0; first < tokens.num_tokens(); first += int64_t(piece.size())) {
         piece.resize(size_t(std::min(tokens.num_tokens() - first, int64_t(piece.size()))));
         tokens.read(first, piece);

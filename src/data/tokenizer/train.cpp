@@ -74,7 +74,7 @@ public:
 
     std::vector<std::pair<std::string, std::string>> run(int64_t vocab_size) {
         std::vector<std::pair<std::string, std::string>> merges;
-        Progress progress("learning merges", vocab_size - int64_t(symbols_.size()), false);
+        ProgressBar progress("learning merges", vocab_size - int64_t(symbols_.size()), false);
         while (int64_t(symbols_.size()) < vocab_size && !heap_.empty()) {
             const Ranked best = heap_.top();
             heap_.pop();
@@ -179,7 +179,7 @@ private:
 WordCounts count_words(const Corpus& corpus, int threads) {
     if (threads <= 0) threads = hardware_threads();
     const PreTokenizer pre_tokenizer({llama3_pattern}, "coeus tokenizer");
-    Progress progress("counting words", corpus.bytes(), true);
+    ProgressBar progress("counting words", corpus.bytes(), true);
     int64_t done = 0;
     std::vector<Counts> counts(static_cast<size_t>(threads));
     const CorpusReport report = corpus.read([&](const std::vector<Passage>& passages) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resume: the checkpoint from which a run continues, what it takes over from it, and what changed since.
+#pragma once
+
+#include "coeus/comm/communicator.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
+#include "coeus/train/progress.hpp"
+#include "coeus/train/saving.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+class Resume {
+public:
+    /// Loads weights and moments into the engine: from the newest checkpoint of the run's own folder (or that
+    /// of checkpoint.load_step), else from the file of checkpoint.initial_load_path if the deck wants all of
+    /// it. Parts that checkpoint.exclude_from_loading names are reset. None if there is no such checkpoint.
+    /// ConfigError: the checkpoint was made with another debug.seed, initial_load_path is a folder, and as
+    /// CheckpointFolder says. `config` outlives it. Collective.
+    static std::optional<Resume> load(const Config& config, const Saving& saving, Engine& engine,
+                                      const Communicator& world);
+
+    /// Where the run continues.
+    const Progress& progress() const { return progress_; }
+    /// What the guards' decisions need: Guards::record() of the run that wrote the checkpoint.
+    const std::string& guards() const { return checkpoint_.train.guards; }
+    /// The checkpoint is one of the run's own, so that what the run has written so far is this run's past.
+    bool in_own_folder() const { return in_own_folder_; }
+    /// The step whose state is already saved in the run's own folder, if it is exactly the loaded one.
+    std::optional<int64_t> saved_step() const;
+
+    /// What the run does otherwise than the run that wrote the checkpoint, one line each. `global_batch`:
+    /// sequences of a step; `passed_over`: samples that the guards skipped.
+    std::vector<std::string> warnings(int64_t global_batch, int64_t passed_over) const;
+    /// What is continued and what was reset, one line each.
+    std::vector<std::string> lines() const;
+
+private:
+    /// The checkpoint as it was read, less the parts in `excluded`.
+    Resume(const Config& config, CheckpointFolder::Loaded checkpoint, Words excluded, bool in_own_folder);
+    void require_same_seed(int64_t seed) const;
+
+    const Config* config_;
+    CheckpointFolder::Loaded checkpoint_;
+    Words excluded_;  ///< parts of this checkpoint that were reset
+    bool in_own_folder_;
+    Progress progress_;
+};
+
+/// Options that are not as in the checkpoint's deck (its text) and that matter: to the order of the data, to
+/// the learning rate, to the run. One line for each of these.
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
+
+}  // namespace coeus

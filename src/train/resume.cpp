@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/resume.hpp"
+
+#include "checkpoint_exclusion.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/comm/together.hpp"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+using Loaded = CheckpointFolder::Loaded;
+
+bool is_in(const std::string& path, const std::string& folder) {
+    std::error_code absent;
+    return std::filesystem::equivalent(std::filesystem::absolute(path).parent_path(), folder, absent);
+}
+
+std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving) {
+    if (!options.enable) return std::nullopt;
+    if (options.load_step >= 0) return saving.files().load_step(options.load_step, saving.full_state());
+    return saving.files().load_newest(saving.full_state());
+}
+
+// The checkpoint of another run, whole but for the excluded parts.
+std::optional<Loaded> load_initial(const Config::Checkpoint& options, const Saving& saving,
+                                   const Communicator& world) {
+    if (options.initial_load_path.empty() || options.initial_load_model_only) return std::nullopt;
+    on_first_rank(world, [&] {
+        std::error_code ignored;
+        if (std::filesystem::is_directory(options.initial_load_path, ignored))
+            throw ConfigError(
+                "checkpoint.initial_load_path = \"{}\": is a folder; with "
+                "checkpoint.initial_load_model_only = false name one of its files, step-*.h5",
+                options.initial_load_path);
+    });
+    const bool with_moments = !excludes(options.exclude_from_loading, "optimizer");
+    return Loaded{options.initial_load_path,
+                  load_checkpoint(options.initial_load_path,
+                                  with_moments ? saving.full_state() : saving.weights(), world)};
+}
+
+}  // namespace
+
+std::optional<Resume> Resume::load(const Config& config, const Saving& saving, Engine& engine,
+                                   const Communicator& world) {
+    const Config::Checkpoint& options = config.checkpoint;
+    Words excluded = options.exclude_from_loading;
+    std::optional<Loaded> loaded = load_own(options, saving);
+    if (loaded)
+        excluded = still_to_exclude(excluded, loaded->train.deck);
+    else
+        loaded = load_initial(options, saving, world);
+    if (!loaded) return std::nullopt;
+    if (excludes(excluded, "optimizer"))
+        engine.decoder().parameters().clear_moments(engine.exec(), engine.kernels());
+    const bool own = is_in(loaded->path, saving.files().folder());
+    return Resume(config, std::move(*loaded), std::move(excluded), own);
+}
+
+Resume::Resume(const Config& config, Loaded checkpoint, Words excluded, bool in_own_folder)
+    : config_(&config),
+      checkpoint_(std::move(checkpoint)),
+      excluded_(std::move(excluded)),
+      in_own_folder_(in_own_folder) {
+    require_same_seed(checkpoint_.train.seed);
+    checkpoint_.train = reset_parts(std::move(checkpoint_.train), excluded_);
+    progress_ = Progress::of(checkpoint_.train);
+    progress_.validation_is_left = progress_.validation_is_left && config.validation.enable;
+}
+
+void Resume::require_same_seed(int64_t seed) const {
+    if (seed != config_->debug.seed && !excludes(excluded_, "dataloader"))
+        throw ConfigError(
+            "debug.seed = {}: the checkpoint {} was made with {}; the data order would change. Set it to {}, "
+            "or start in another job.dump_folder",
+            config_->debug.seed, checkpoint_.path, seed, seed);
+}
+
+std::optional<int64_t> Resume::saved_step() const {
+    return in_own_folder_ && excluded_.empty() ? std::optional(progress_.step) : std::nullopt;
+}
+
+std::vector<std::string> Resume::warnings(int64_t global_batch, int64_t passed_over) const {
+    std::vector<std::string> lines = changes_since(checkpoint_.train.deck, *config_);
+    // steps and samples were counted together, unless one of the two was reset
+    const Words& parts = config_->checkpoint.exclude_from_loading;
+    const bool together = !excludes(parts, "dataloader") && !excludes(parts, "train_state");
+    const int64_t step = progress_.step, seen = progress_.sample - passed_over;
+    const int64_t before = together && step > 0 && seen % step == 0 ? seen / step : global_batch;
+    if (before != global_batch)
+        lines.push_back(
+            fmt::format("a step takes {} sequences now; until the checkpoint it took {} "
+                        "(training.global_batch_size keeps it on any number of ranks)",
+                        global_batch, before));
+    return lines;
+}
+
+std::vector<std::string> Resume::lines() const {
+    std::vector<std::string> lines = {fmt::format("Resuming from {}: step {}, {} tokens seen",
+                                                  checkpoint_.path, progress_.step,
+                                                  with_commas(progress_.tokens_seen))};
+    if (const std::string text = describe_exclusion(config_->checkpoint.exclude_from_loading, excluded_);
+        !text.empty())
+        lines.push_back(text);
+    return lines;
+}
+
+}  // namespace coeus
