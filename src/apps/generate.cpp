@@ -13,7 +13,7 @@
 #include "coeus/generate/prompts.hpp"
 #include "coeus/generate/text_writer.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "coeus/train/device_setup.hpp"
+#include "coeus/train/rank_device.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -9,7 +9,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/config/command_flags.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/dry_run.hpp"
 #include "deck_arguments.hpp"
 #include "jobscripts.hpp"
 

@@ -5,10 +5,10 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/stop_request.hpp"
 #include "coeus/comm/mpi.hpp"
-#include "coeus/job/job_end.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/job/job_end.hpp"
 #include "coeus/observe/start_up.hpp"
+#include "coeus/train/dry_run.hpp"
 #include "coeus/train/trainer.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 

@@ -187,8 +187,10 @@ bool is_refused(const Option& option, const TomlValue& given) {
 // What was given and does nothing; a default that a deck repeats is not worth a word.
 bool is_idle(const Option& option, const TomlValue& given, Config& config) {
     Config plain;
-    if (option.status == Status::dormant) return value_of(option, config) != value_of(option, plain);
-    return option.status == Status::no_effect && !is_refused(option, given) && asks(option, given);
+    if (option.status == Status::dormant && option.slot != nullptr)
+        return value_of(option, config) != value_of(option, plain);
+    const bool does_nothing = option.status == Status::dormant || option.status == Status::no_effect;
+    return does_nothing && !is_refused(option, given) && asks(option, given);
 }
 
 // One notice per reason, naming all options it goes for.

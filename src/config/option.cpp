@@ -27,7 +27,7 @@ constexpr Type type_of() {
     return Type::text;
 }
 
-Option option_of(Field field, std::string meaning, Status status, std::string why) {
+Option option_of(Field field, Matter matters, std::string meaning, Status status, std::string why) {
     Config config;
     Option option;
     option.name = field.name;
@@ -35,6 +35,7 @@ Option option_of(Field field, std::string meaning, Status status, std::string wh
     option.type = std::visit([]<class T>(T*) { return type_of<T>(); }, field.slot(config));
     option.meaning = std::move(meaning);
     option.status = status;
+    option.matters = matters;
     option.why = std::move(why);
     return option;
 }
@@ -121,16 +122,16 @@ std::string Option::section() const {
     return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-Option works(Field field, std::string meaning) {
-    return option_of(field, std::move(meaning), Status::works, "");
+Option works(Field field, Matter matters, std::string meaning) {
+    return option_of(field, matters, std::move(meaning), Status::works, "");
 }
 
-Option dormant(Field field, std::string with, std::string meaning) {
-    return option_of(field, std::move(meaning), Status::dormant, std::move(with));
+Option dormant(Field field, Matter matters, std::string with, std::string meaning) {
+    return option_of(field, matters, std::move(meaning), Status::dormant, std::move(with));
 }
 
-Option not_built(Field field, std::string what, std::string meaning) {
-    return option_of(field, std::move(meaning), Status::not_built, std::move(what));
+Option not_built(Field field, Matter matters, std::string what, std::string meaning) {
+    return option_of(field, matters, std::move(meaning), Status::not_built, std::move(what));
 }
 
 namespace {
@@ -147,6 +148,10 @@ Option without_field(std::string name, Type type, Status status, std::string why
 
 }  // namespace
 
+Option dormant(std::string name, Type type, std::string with, std::string meaning) {
+    return without_field(std::move(name), type, Status::dormant, std::move(with), std::move(meaning));
+}
+
 Option not_built(std::string name, Type type, std::string what, std::string meaning) {
     return without_field(std::move(name), type, Status::not_built, std::move(what), std::move(meaning));
 }
@@ -162,9 +167,13 @@ Option refused(std::string name, Type type, std::string why, std::string meaning
 const std::vector<Option>& options() {
     static const std::vector<Option> all = [] {
         std::vector<Option> table;
-        for (const auto& part :
-             {job_options(), model_options(), training_options(), parallel_options(), other_options()})
+        for (auto& part : {job_options(), model_options(), training_options(), parallel_options(),
+                           other_options(), ignored_options()})
             table.insert(table.end(), part.begin(), part.end());
+        // what belongs to one section together, in the order in which they first come
+        std::map<std::string, size_t> sections;
+        for (const Option& option : table) sections.emplace(option.section(), sections.size());
+        std::ranges::stable_sort(table, {}, [&](const Option& option) { return sections[option.section()]; });
         return table;
     }();
     return all;

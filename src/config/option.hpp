@@ -4,8 +4,8 @@
 // the field.
 #pragma once
 
-#include "coeus/file/toml.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/file/toml.hpp"
 
 #include <optional>
 #include <string>
@@ -24,12 +24,18 @@ enum class Type { boolean, integer, real, text, integers, reals, words, word_lis
 
 enum class Status {
     works,
-    dormant,    ///< goes with something that is not built yet or not used: checked and kept, otherwise unused
+    dormant,    ///< goes with something that is not built yet or not used: checked, otherwise unused
     not_built,  ///< only the default works; anything else is refused, in a dry run noticed; without a field
                 ///< whatever is given
     no_effect,  ///< of torchtitan, without a meaning here: type and choice are checked, one notice says why
     refused,    ///< of torchtitan, and no run may pass over it: as not_built without a field, for good reason
 };
+
+/// What a change of the option means to a run that continues from a checkpoint: whether it is told to the
+/// user, and as what. `to_nothing`: where things are written and shown, how the work is divided, and what has
+/// a message of its own (the seed, the size of a batch).
+enum class Matter { to_nothing, to_samples, to_learning_rate, to_run };
+using enum Matter;
 
 /// What a number has to be.
 struct Rule {
@@ -56,6 +62,7 @@ struct Option {
     Type type = Type::text;
     std::string meaning;
     Status status = Status::works;
+    Matter matters = to_nothing;
     std::string why;  ///< dormant: what it goes with; not_built: what is not built; else: the reason
     const Rule* rule = nullptr;
     Words choices;                       ///< empty: anything; compared without regard to case
@@ -75,9 +82,11 @@ struct Option {
     std::string section() const;  ///< of the name: "quantize.linear.float8", or "" at the top
 };
 
-Option works(Field field, std::string meaning);
-Option dormant(Field field, std::string with, std::string meaning);
-Option not_built(Field field, std::string what, std::string meaning);
+Option works(Field field, Matter matters, std::string meaning);
+Option dormant(Field field, Matter matters, std::string with, std::string meaning);
+Option not_built(Field field, Matter matters, std::string what, std::string meaning);
+// without a field: a change of them means nothing to a run
+Option dormant(std::string name, Type type, std::string with, std::string meaning);
 Option not_built(std::string name, Type type, std::string what, std::string meaning);
 Option no_effect(std::string name, Type type, std::string why, std::string meaning);
 Option refused(std::string name, Type type, std::string why, std::string meaning);
@@ -94,7 +103,7 @@ struct Alias {
     Kind kind = Kind::same;
 };
 
-/// All options, section after section, and all aliases.
+/// All options, section after section, in each those without effect last; and all aliases.
 const std::vector<Option>& options();
 const std::vector<Alias>& aliases();
 /// Null where there is none of that name.
@@ -107,6 +116,7 @@ std::vector<Option> model_options();
 std::vector<Option> training_options();
 std::vector<Option> parallel_options();
 std::vector<Option> other_options();
+std::vector<Option> ignored_options();
 
 /// The converter that float8.enable_float8_linear stands for.
 inline constexpr const char* float8_converter = "quantize.linear.float8";

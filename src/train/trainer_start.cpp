@@ -11,7 +11,8 @@
 #include "coeus/plan/machine.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/describe_run.hpp"
+#include "coeus/train/run_options.hpp"
 #include "coeus/train/trainer.hpp"
 #include "start_hints.hpp"
 

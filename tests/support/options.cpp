@@ -28,10 +28,11 @@ std::vector<ListedOption> listed_options() {
         if (line.starts_with("## ")) section = line[3] == '[' ? line.substr(4, line.size() - 5) + "." : "";
         if (!line.starts_with("| `")) continue;
         const size_t name_end = line.find("` | "), type_end = line.find(" | ", name_end + 4);
-        options.push_back(
-            {section + line.substr(3, name_end - 3), line.substr(name_end + 4, type_end - name_end - 4),
-             words_of(line),
-             line.find("[no effect: ") == std::string::npos && line.find("[refused: ") == std::string::npos});
+        options.push_back({section + line.substr(3, name_end - 3),
+                           line.substr(name_end + 4, type_end - name_end - 4), words_of(line),
+                           line.find("[no effect: ") == std::string::npos &&
+                               line.find("[used with ") == std::string::npos &&
+                               line.find("[refused: ") == std::string::npos});
     }
     return options;
 }

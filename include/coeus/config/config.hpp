@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run as its deck describes it: one plain struct per section, names and defaults those of torchtitan's TOML
-// decks unless a comment says "ours". What has no meaning in Coeus (compile.*, wandb, ...) is accepted and
-// has no field. The table of src/train/config/options_*.cpp ties every field to its option name, meaning,
-// choices and status.
+// decks unless a comment says "ours". What has no meaning in Coeus (compile.*, wandb, ...), or none yet, is
+// accepted and has no field. The table of src/config/options_*.cpp ties every field to its option name,
+// meaning, choices and status.
 #pragma once
 
 #include "coeus/base/types.hpp"
@@ -31,7 +31,6 @@ struct Config {
 
     struct Debug {
         int64_t seed = 0;  ///< of weights, data order and stochastic rounding
-        bool moe_force_load_balance = false;
     } debug;
 
     /// Ours: what the terminal shows.
@@ -131,8 +130,6 @@ struct Config {
         int64_t threads = 0;         ///< ours: OpenMP threads per rank; 0: automatic
         bool disable_cuda_graphs = false;
         std::string max_wall_time;  ///< ours: as Slurm's --time; "": no limit beside the job's
-        int64_t img_size = 256;
-        double classifier_free_guidance_prob = 0;
     } training;
 
     struct Parallelism {
@@ -151,13 +148,11 @@ struct Config {
         std::string pipeline_parallel_schedule_csv;
         std::string schedule_table;  ///< no option: the text of that file, where it was read with the deck
         int64_t pipeline_parallel_microbatch_size = 1;
-        bool pipeline_parallel_expert_parallel_overlap = true;
         int64_t context_parallel_degree = 1;
         std::string context_parallel_load_balancer = "headtail";
         std::string context_parallel_rotate_method = "allgather";
         int64_t expert_parallel_degree = 1;
         int64_t expert_tensor_parallel_degree = 1;
-        std::string expert_parallel_comm_backend = "standard";
     } parallelism;
 
     struct Checkpoint {
@@ -208,49 +203,11 @@ struct Config {
         int64_t seq_len = 2048;               ///< training.seq_len where not given
         int64_t freq = 10;
         int64_t steps = -1;  ///< -1: the whole set
-        bool enable_classifier_free_guidance = true;
-        double classifier_free_guidance_scale = 5.0;
-        int64_t denoising_steps = 50;
-        bool all_timesteps = false;
-        std::string save_img_folder = "img";
-        int64_t save_img_count = 1;
     } validation;
-
-    struct Quantize {
-        struct Linear {
-            struct Float8 {
-                bool enable_fsdp_float8_all_gather = false;
-                bool precompute_float8_dynamic_scale_for_fsdp = false;
-                std::string recipe_name = "tensorwise";
-                Words filter_fqns;
-                bool emulate = false;
-            } float8;
-        } linear;
-        struct GroupedMm {
-            struct Float8 {
-                Words fqns;
-            } float8;
-        } grouped_mm;
-    } quantize;
 
     struct MemoryEstimation {
         bool enable = false;  ///< makes the run a dry one
     } memory_estimation;
-
-    /// Flux: text encoders and autoencoder.
-    struct Encoder {
-        std::string t5_encoder = "google/t5-v1_1-small";
-        std::string clip_encoder = "openai/clip-vit-large-patch14";
-        std::string autoencoder_path;
-        int64_t max_t5_encoding_len = 256;
-    } encoder;
-
-    /// Flux: pictures made from prompts.
-    struct Inference {
-        std::string save_img_folder = "inference_results";
-        std::string prompts_path;
-        int64_t local_batch_size = 2;
-    } inference;
 };
 
 /// What the arguments after `coeus train` ask for.
@@ -274,6 +231,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, const 
 /// The effective deck as TOML: every option that works, and what else was set. Read back it gives an equal
 /// Config, but for job.config_file.
 std::string deck_text(const Config& config);
+
+/// Options that are not as in the deck of a checkpoint (its text), one line for each thing that they matter
+/// to: the order of the data, the learning rate, the run as a whole.
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
 
 /// The text of `coeus help options`.
 std::string options_help();

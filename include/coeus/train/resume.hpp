@@ -51,8 +51,4 @@ private:
     Progress progress_;
 };
 
-/// Options that are not as in the checkpoint's deck (its text) and that matter: to the order of the data, to
-/// the learning rate, to the run. One line for each of these.
-std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
-
 }  // namespace coeus

@@ -6,7 +6,9 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/describe_run.hpp"
+#include "coeus/train/dry_run.hpp"
+#include "coeus/train/run_options.hpp"
 #include "kinds.hpp"
 
 #include <algorithm>

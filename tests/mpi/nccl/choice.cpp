@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What carries tensors, as comm.transport asks and the GPUs allow.
 #include "coeus/comm/mpi.hpp"
-#include "coeus/train/device_setup.hpp"
+#include "coeus/train/rank_device.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 

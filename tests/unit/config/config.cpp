@@ -361,9 +361,15 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     // all at once
     CHECK_THAT(error_of({"--model.name=qwen3", "--parallelism.expert_parallel_degree=2"}),
                Contains("expert parallelism is not built yet") && Contains("model.name = \"qwen3\""));
-    // an option that goes with one of them is kept
-    CHECK(config_of({"--parallelism.expert_parallel_comm_backend=deepep"})
-              .parallelism.expert_parallel_comm_backend == "deepep");
+    // an option that goes with one of them is checked, and nothing keeps it
+    const Words notices = parsed({"--parallelism.expert_parallel_comm_backend=deepep"}).notices;
+    REQUIRE(notices.size() == 1);
+    CHECK(notices[0] ==
+          "parallelism.expert_parallel_comm_backend has no effect: used with "
+          "parallelism.expert_parallel_degree, which is not built yet or not asked for");
+    CHECK(parsed({"--parallelism.expert_parallel_comm_backend=standard"}).notices.empty());
+    CHECK_THAT(error_of({"--parallelism.expert_parallel_comm_backend=mail"}), Contains("must be one of"));
+    CHECK_THAT(error_of({"--training.img_size=0"}), Contains("must be at least 1"));
     // the default said aloud
     CHECK(error_of({"--parallelism.expert_parallel_degree=1", "--no_dry_run"}) == "no error");
     CHECK_THROWS_WITH(

@@ -2,7 +2,7 @@
 // Decks: stacking, places in messages, round trips, the decks of the repository and those of torchtitan.
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/dry_run.hpp"
 #include "support/catch.hpp"
 #include "support/options.hpp"
 #include "support/support.hpp"

@@ -4,7 +4,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

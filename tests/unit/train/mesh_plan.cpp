@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank of a large mesh will hold, planned by one process: each degree divides what it should.
 #include "coeus/pretrained/model_source.hpp"
-#include "coeus/train/setup.hpp"
+#include "coeus/train/run_options.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

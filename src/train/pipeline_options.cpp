@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline_setup.hpp"
+#include "pipeline_options.hpp"
 
 #include "coeus/base/text.hpp"
 #include "coeus/pipeline/from_file.hpp"

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself before it starts.
+#pragma once
+
+#include "coeus/comm/mesh.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/engine/engine.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// Lines on mesh, model, batches and memory, the same for a run and a dry run. `memory_limit`: bytes that a
+/// rank may take, where that is known.
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
+                                      std::optional<int64_t> memory_limit);
+}  // namespace coeus

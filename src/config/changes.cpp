@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run that continues from a checkpoint does otherwise than the checkpoint's deck said.
+#include "coeus/base/text.hpp"
+#include "coeus/file/toml.hpp"
+#include "option.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+namespace coeus {
+
+namespace {
+
+using namespace config;
+
+// An option that this program does not know matters to the run.
+Matter matter_of(const std::string& name, const Config& config) {
+    // the length of the schedule is the run's, unless the deck gives it one
+    if (name == "training.steps" && config.lr_scheduler.total_steps) return to_nothing;
+    const Option* option = find_option(name);
+    return option != nullptr ? option->matters : to_run;
+}
+
+std::map<std::string, std::string> values_of(const std::string& deck) {
+    std::map<std::string, std::string> all;
+    for (const TomlEntry& entry : parse_toml(deck, "deck")) all[entry.key] = toml_text(entry.value);
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
+    auto before = values_of(checkpoint_deck);
+    before.merge(values_of(deck_text(Config())));  // what an older deck does not say had its default
+    const auto now = values_of(deck_text(config));
+    std::set<std::string> keys;
+    for (const auto& [key, value] : before) keys.insert(key);
+    for (const auto& [key, value] : now) keys.insert(key);
+
+    std::map<Matter, std::vector<std::string>> changes;
+    for (const std::string& key : keys) {
+        const auto text = [&](const auto& deck) {
+            const auto at = deck.find(key);
+            return at == deck.end() ? std::string("not given") : at->second;
+        };
+        if (text(before) != text(now))
+            changes[matter_of(key, config)].push_back(
+                fmt::format("{} was {}, is {}", key, text(before), text(now)));
+    }
+    std::vector<std::string> lines;
+    if (const auto& samples = changes[to_samples]; !samples.empty())
+        lines.push_back("the data is not the checkpoint's: samples may be seen again or never (" +
+                        join(samples, "; ") + ")");
+    if (const auto& rate = changes[to_learning_rate]; !rate.empty())
+        lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" +
+                        join(rate, "; ") + ")");
+    if (const auto& run = changes[to_run]; !run.empty())
+        lines.push_back("the run is not the checkpoint's: " + join(run, "; "));
+    return lines;
+}
+
+}  // namespace coeus

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/describe_run.hpp"
+
+#include "coeus/base/text.hpp"
+#include "pipeline_options.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+std::string describe_offloading(const Engine& engine) {
+    const StateTypes& types = engine.options().types;
+    if (!types.offload)
+        return "Notice: training.enable_cpu_offload has no effect on CPUs: all of the run is in host memory "
+               "already";
+    const bool inputs = engine.layer_memory().activations_on_host > 0;
+    return fmt::format("Offloaded to host memory: {}optimizer moments{}",
+                       types.offloads_master() ? "weights, " : "",
+                       inputs ? ", inputs of blocks that are computed again"
+                              : "; no activations, since no block is computed again whole "
+                                "(activation_checkpoint.mode = \"full\")");
+}
+
+}  // namespace
+
+std::vector<std::string> describe_run(const Config& config, const MeshShape& mesh, const Engine& engine,
+                                      std::optional<int64_t> memory_limit) {
+    const DecoderConfig& m = engine.decoder().config();
+    const EngineOptions& options = engine.options();
+    const int64_t sequences = options.training.sequences * mesh.size(dp) * options.accumulation;
+    std::vector<std::string> lines = {
+        mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
+                          : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
+        fmt::format("Model: {} {}, {} parameters (dim {}, {} layers, {} heads, {} kv heads, ffn {}, "
+                    "vocabulary {}{}), {:.4g} FLOPs per token",
+                    m.family, m.flavor, with_commas(engine.decoder().parameters().count()), m.dim, m.layers,
+                    m.heads, m.kv_heads, m.ffn_hidden, m.vocab, m.tied ? ", tied" : "",
+                    m.flops_per_token(options.training.seq_len)),
+        fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
+                    name_of(options.types.compute), name_of(options.types.accumulate())),
+        fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
+                    "steps (warm-up {})",
+                    sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
+                    mesh.size(dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
+                    std::min(config.lr_scheduler.warmup_steps,
+                             config.lr_scheduler.total_steps.value_or(config.training.steps))),
+    };
+    if (mesh.cp > 1)
+        lines.push_back(
+            fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",
+                        mesh.cp, options.training.seq_len / mesh.cp, options.training.seq_len,
+                        config.parallelism.context_parallel_load_balancer,
+                        config.parallelism.context_parallel_rotate_method));
+    if (const std::string recomputed = engine.recompute().text(engine.decoder().layers_here());
+        !recomputed.empty())
+        lines.push_back(recomputed);
+    if (config.training.enable_cpu_offload) lines.push_back(describe_offloading(engine));
+    lines.push_back(engine.plan().text(memory_limit));
+    if (mesh.pp > 1) {
+        std::vector<std::string> totals;
+        for (const MemoryPlan& plan : plans_of_stages(m, options))
+            totals.push_back(bytes_text(double(plan.total())));
+        lines.push_back("that was rank 0 and its stages; the plans of the pipeline ranks: " +
+                        join(totals, ", "));
+    }
+    for (const std::string& line : describe_pipeline(options.pipeline)) lines.push_back(line);
+    return lines;
+}
+
+}  // namespace coeus

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/train/run_options.hpp"
+
+#include "coeus/base/text.hpp"
+#include "pipeline_options.hpp"
+
+#include <algorithm>
+
+namespace coeus {
+
+namespace {
+
+// torchtitan says alltoall for what PyTorch does with it: a ring, whose steps are calls of all-to-all.
+ContextParallel context_from_deck(const Config::Parallelism& p) {
+    return {.exchange = p.context_parallel_rotate_method == "allgather"  ? ContextExchange::all_gather
+                        : p.context_parallel_rotate_method == "alltoall" ? ContextExchange::ring
+                                                                         : ContextExchange::heads,
+            .balancing = p.context_parallel_load_balancer == "none" ? Balancing::none : Balancing::head_tail};
+}
+
+RecomputeOptions recompute_options(const Config::ActivationCheckpoint& config) {
+    using Mode = RecomputeOptions::Mode;
+    const std::string& option = config.selective_ac_option;
+    if (config.mode == "none") return {};
+    if (config.mode == "full") return {.mode = Mode::blocks};
+    if (config.mode == "memory_budget") return {.mode = Mode::budget, .budget = config.memory_budget};
+    if (option == "op") return {.mode = Mode::operations};
+    return {.mode = Mode::blocks, .every = std::max<int64_t>(1, std::stoll(option))};
+}
+
+void require_mesh_fits(const DecoderConfig& model, const Config& config, const MeshShape& mesh) {
+    const auto divides = [&](const char* option, int degree, const char* what, int64_t number) {
+        if (number % degree == 0) return;
+        std::vector<std::string> valid;
+        for (int64_t d = 1; d <= std::min<int64_t>(number, 1024); ++d)
+            if (number % d == 0) valid.push_back(std::to_string(d));
+        throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
+                          number, join(valid, ", "));
+    };
+    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
+    if (config.parallelism.context_parallel_rotate_method == "heads")
+        divides("context_parallel_degree", mesh.cp,
+                "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
+                "tensor_parallel_degree",
+                model.kv_heads / mesh.tp);
+    if (config.parallelism.expert_parallel_degree > 1)
+        throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
+                          config.parallelism.expert_parallel_degree, model.family, model.flavor);
+}
+
+}  // namespace
+
+EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                             int rank, int threads, const RankTransport& transport) {
+    require_mesh_fits(model, config, mesh);
+    EngineOptions options;
+    options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
+    options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
+    options.accumulation = gradient_accumulation_steps(config, mesh.size(dp));
+    options.mesh = mesh;
+    options.rank = rank;
+    options.exchanges = {.context = context_from_deck(config.parallelism),
+                         .split_loss = !config.parallelism.disable_loss_parallel,
+                         .overlap_tokens = config.parallelism.enable_async_tensor_parallel};
+    options.pipeline = pipeline_from_deck(config, model, mesh);
+    if (config.validation.enable)
+        options.validation = {.sequences = config.validation.local_batch_size,
+                              .seq_len = config.validation.seq_len};
+    const Config::Optimizer& o = config.optimizer;
+    options.adam = {.beta1 = o.beta1,
+                    .beta2 = o.beta2,
+                    .eps = o.eps,
+                    .weight_decay = o.weight_decay,
+                    .decoupled = o.name == "AdamW",
+                    .seed = uint64_t(config.debug.seed)};
+    options.max_norm = config.training.max_norm;
+    options.threads = threads;
+    // a pipeline's stages are used by one micro-batch after the other: their weights stay, and gradients are
+    // summed once
+    const std::string& reshard = config.parallelism.fsdp_reshard_after_forward;
+    const bool keeps = reshard == "never" || (reshard == "default" && mesh.pp > 1);
+    options.gather.weights = keeps ? Keep::all : Keep::neighbours;
+    options.gather.gradients = mesh.pp > 1 ? Keep::all : Keep::neighbours;
+    options.streams = transport.nccl ? Stream::Mode::eager : Stream::Mode::threaded;
+    options.backend = backend_from_deck(config);
+    options.graphs = options.backend == Backend::cuda && !config.training.disable_cuda_graphs &&
+                     (mesh.ranks() == 1 || transport.nccl);
+    options.nccl = transport.nccl.has_value();
+    options.types.offload = config.training.enable_cpu_offload && options.backend == Backend::cuda;
+    options.copies_state = saves_async(config);
+    options.limits = watches_loss(config.guards);
+    options.snapshot = rewinds(config.guards);
+    options.recompute = recompute_options(config.activation_checkpoint);
+    return options;
+}
+
+EngineOptions engine_options(const Config& config, const DecoderConfig& model, const MeshShape& mesh,
+                             int rank, int threads) {
+    EngineOptions options = engine_options(config, model, mesh, rank, threads, RankTransport{});
+    options.nccl = options.backend == Backend::cuda && config.comm.transport != "staged";
+    return options;
+}
+
+LrSchedule schedule_from_deck(const Config& config, std::vector<std::string>* notices, int64_t begins) {
+    const Config::LrScheduler& s = config.lr_scheduler;
+    return LrSchedule(
+        {.warmup_steps = s.warmup_steps,
+         .total_steps = s.total_steps.value_or(std::max<int64_t>(1, config.training.steps - begins)),
+         .decay_ratio = s.decay_ratio,
+         .decay = s.decay_type == "sqrt"     ? Decay::sqrt
+                  : s.decay_type == "cosine" ? Decay::cosine
+                                             : Decay::linear,
+         .min_factor = s.min_lr_factor},
+        notices);
+}
+
+}  // namespace coeus

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run that continues from a checkpoint says about options that changed.
+#include "../../../src/config/option.hpp"
+#include "coeus/config/config.hpp"
+#include "support/catch.hpp"
+
+using namespace coeus;
+using namespace coeus::config;
+using Catch::Contains;
+using Lines = std::vector<std::string>;
+
+TEST_CASE("changes: a deck that is the checkpoint's has none") {
+    Config config;
+    CHECK(changes_since(deck_text(config), config).empty());
+    CHECK(changes_since("", config).empty());  // what an older deck does not say had its default
+    config.optimizer.beta1 = 0.5;
+    CHECK(changes_since(deck_text(config), config).empty());
+}
+
+TEST_CASE("changes: one line for each thing that options matter to") {
+    Config config;
+    config.training.seq_len = 64;
+    config.training.shuffle = true;
+    config.lr_scheduler.warmup_steps = 3;
+    config.optimizer.beta2 = 0.5;
+    config.job.dump_folder = "elsewhere";
+    config.parallelism.tensor_parallel_degree = 2;
+    CHECK(changes_since(deck_text(Config()), config) ==
+          Lines{"the data is not the checkpoint's: samples may be seen again or never (training.seq_len was "
+                "2048, is 64; training.shuffle was false, is true)",
+                "the learning-rate schedule is not the checkpoint's, the rate may jump "
+                "(lr_scheduler.warmup_steps was 200, is 3)",
+                "the run is not the checkpoint's: optimizer.beta2 was 0.95, is 0.5"});
+}
+
+TEST_CASE("changes: training.steps is the schedule's length, unless that has its own") {
+    Config config;
+    config.training.steps = 20;
+    const Lines lines = changes_since(deck_text(Config()), config);
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Contains("training.steps was 10000, is 20"));
+    Config before;
+    before.lr_scheduler.total_steps = config.lr_scheduler.total_steps = 20;
+    CHECK(changes_since(deck_text(before), config).empty());
+}
+
+TEST_CASE("changes: what a checkpoint's deck says without an effect is not worth a word") {
+    CHECK(changes_since("[encoder]\nt5_encoder = \"other\"\n", Config()).empty());
+    // nobody knows what that was
+    const Lines lines = changes_since("[model]\nfuture = 3\n", Config());
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Contains("the run is not the checkpoint's: model.future was 3, is not given"));
+}
+
+TEST_CASE("Options without a field matter to nothing; each of the others says what it matters to") {
+    bool any[4] = {};
+    for (const Option& option : options()) {
+        INFO(option.name);
+        any[int(option.matters)] = true;
+        if (option.slot == nullptr) CHECK(option.matters == to_nothing);
+    }
+    for (const bool some : any) CHECK(some);
+}
