@@ -120,7 +120,7 @@ struct Medians {
 
 Medians measure_in_turns(const State& state, const std::string& folder, const Communicator& ranks) {
     const std::string plain = folder + "/plain";
-    const CheckpointFolder checkpoint(folder, 0, ranks);
+    const CheckpointStore checkpoint(folder, 0, ranks);
     std::vector<double> writes, saves, reads, loads;
     for (int64_t round = 0; round < rounds; ++round) {
         writes.push_back(plain_write(state, plain, ranks));
@@ -149,7 +149,7 @@ struct Stall {
 };
 
 Stall measure_stall(const State& state, const std::string& folder, const Communicator& ranks) {
-    const CheckpointFolder checkpoint(folder, 2, ranks);
+    const CheckpointStore checkpoint(folder, 2, ranks);
     AsyncCheckpoint beside(checkpoint, ranks, state.tensors);
     compute(1000);
     const Timer timer;

@@ -5,7 +5,6 @@
 #include "transport.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <span>
 #include <utility>
@@ -76,8 +75,9 @@ public:
     }
 
     void grouped(FunctionRef<void()> calls) override {
-        const Group group(*this);
+        Group group(*this);
         calls();
+        group.end();
     }
 
     std::unique_ptr<MessageCarrier> make_messages(Exec& computation, int count) override;
@@ -103,20 +103,21 @@ public:
 private:
     using Result = nccl::Result;
 
-    // What is called while it lives begins at its end.
+    // What is called while it is open begins at its end().
     class Group {
     public:
         explicit Group(NcclTransport& t) : transport_(t) {
             t.connection_->check(t.nccl_.group_start(), "group", Where::current());
             t.in_group_ = true;
         }
-        ~Group() noexcept(false) {
-            transport_.in_group_ = false;
-            const Result result = transport_.nccl_.group_end();
-            const Queue* queue = std::exchange(transport_.queue_of_group_, nullptr);
-            const auto event = std::exchange(transport_.event_of_group_, std::nullopt);
-            if (std::uncaught_exceptions() > 0) return;
-            transport_.connection_->check(result, "group", Where::current());
+        // An exception is on its way: NCCL leaves the group, and nobody asks what became of it.
+        ~Group() {
+            if (is_open_) close();
+        }
+        void end() {
+            const Queue* queue = transport_.queue_of_group_;
+            const auto event = transport_.event_of_group_;
+            transport_.connection_->check(close(), "group", Where::current());
             if (QueueWatch::Line* line = transport_.connection_->line.get(); line && queue) line->end(queue);
             if (event) transport_.ranks_.observer()->end(*event);
         }
@@ -124,7 +125,14 @@ private:
         Group& operator=(const Group&) = delete;
 
     private:
+        Result close() {
+            is_open_ = transport_.in_group_ = false;
+            transport_.queue_of_group_ = nullptr;
+            transport_.event_of_group_.reset();
+            return transport_.nccl_.group_end();
+        }
         NcclTransport& transport_;
+        bool is_open_ = true;
     };
 
     static void* part(Tensor tensor, int64_t first) { return static_cast<std::byte*>(tensor.data) + first; }

@@ -55,9 +55,9 @@ int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors) {
     return bytes;
 }
 
-AsyncCheckpoint::AsyncCheckpoint(const CheckpointFolder& files, const Communicator& ranks,
+AsyncCheckpoint::AsyncCheckpoint(const CheckpointStore& store, const Communicator& ranks,
                                  std::vector<CheckpointTensor> tensors, const Exec& computation)
-    : files_(files),
+    : store_(store),
       ranks_(ranks),
       tensors_(std::move(tensors)),
       memory_(copied_bytes(tensors_), "copies for checkpoints", computation.device->staging()),
@@ -98,13 +98,13 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
 void AsyncCheckpoint::lay_out() {
     ++attempts_;
     file_.reset();
-    files_.remove_unfinished();
-    const std::string path = files_.path_of(train_.step);
+    if (ranks_.rank() == 0) store_.folder().remove_unfinished();
+    const std::string path = store_.folder().path_of(train_.step);
     try {
-        file_ =
-            std::make_unique<CheckpointFile>(path, train_, tensors_, std::nullopt, ranks_, files_.files());
+        file_ = std::make_unique<CheckpointFile>(path, train_, tensors_, std::nullopt, ranks_,
+                                                 store_.num_part_files());
     } catch (const std::exception& error) {
-        files_.fail(path, error.what());
+        throw not_saved(path, error.what(), store_.folder(), ranks_);
     }
 }
 
@@ -178,9 +178,11 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
         const std::string path = file_->path(), reason = error.what();
         if (ranks_.rank() == 0) file_->discard();
         file_.reset();
-        files_.fail(path, reason);
+        throw not_saved(path, reason, store_.folder(), ranks_);
     }
-    removed_ = stream_.run([this, gone = files_.saved(train_.step)] { not_removed_ = remove_all(gone); });
+    std::vector<std::string> retired;
+    if (ranks_.rank() == 0) retired = store_.folder().retire(train_.step);
+    removed_ = stream_.run([this, retired = std::move(retired)] { not_removed_ = remove_all(retired); });
     const double waited = waited_ + timer.seconds();
     SavedCheckpoint finished = {train_.step, {file_->path(), file_->bytes()}, since_begin_.seconds(), waited};
     file_.reset();

@@ -67,6 +67,12 @@ void write_train_record(hdf5::File& file, const TrainRecord& train) {
     group.set_attribute("model", train.model);
 }
 
+/// 0: the elements are in the file itself.
+int64_t part_files_for(int64_t wanted, size_t arrays) {
+    const int64_t files = std::min(wanted, int64_t(arrays));
+    return files > 1 ? files : 0;
+}
+
 /// Adjacent elements of these rows in the stored type: the tensor's own, or converted ones in `staging`.
 const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& staging) {
     if (rows.dense() && rows.dtype == stored) return static_cast<const std::byte*>(rows.data);
@@ -81,10 +87,10 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
 
 CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
                                const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype,
-                               const Communicator& ranks, int64_t files)
+                               const Communicator& ranks, int64_t num_part_files)
     : path_(std::move(path)),
-      part_(path_ + ".part"),
-      parts_(std::min(files, int64_t(tensors.size())) > 1 ? std::min(files, int64_t(tensors.size())) : 0),
+      unfinished_path_(path_ + ".part"),
+      num_part_files_(part_files_for(num_part_files, tensors.size())),
       ranks_(ranks),
       places_(tensors.size()) {
     for (const CheckpointTensor& tensor : tensors) {
@@ -96,7 +102,7 @@ CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
     on_first_rank(ranks_, [&] {
         make_folder(fs::absolute(path_).parent_path().string());
         try {
-            if (parts_ > 0) make_parts(train, tensors);
+            if (num_part_files_ > 0) make_parts(train, tensors);
             make_file(train, tensors);
         } catch (...) {
             discard();
@@ -105,7 +111,7 @@ CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
     });
     parts_folder_ = broadcast_text(ranks_, parts_folder_);
     ranks_.broadcast(Tensor(places_.data(), Dtype::i64, {int64_t(places_.size()) * 3}), 0);
-    data_.resize(size_t(std::max<int64_t>(1, parts_)));
+    data_.resize(size_t(std::max<int64_t>(1, num_part_files_)));
 }
 
 int64_t CheckpointFile::bytes_of(size_t array) const {
@@ -113,15 +119,15 @@ int64_t CheckpointFile::bytes_of(size_t array) const {
 }
 
 std::string CheckpointFile::data_path(int64_t file) const {
-    return parts_ > 0 ? (fs::path(parts_folder_) / part_name(file)).string() : part_;
+    return num_part_files_ > 0 ? (fs::path(parts_folder_) / part_name(file)).string() : unfinished_path_;
 }
 
 void CheckpointFile::make_parts(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) {
     parts_folder_ = make_parts_folder(path_);
     std::vector<int64_t> bytes;
     for (size_t i = 0; i < tensors.size(); ++i) bytes.push_back(bytes_of(i));
-    const std::vector<int64_t> part_of = spread(bytes, parts_);
-    for (int64_t number = 0; number < parts_; ++number) {
+    const std::vector<int64_t> part_of = spread(bytes, num_part_files_);
+    for (int64_t number = 0; number < num_part_files_; ++number) {
         int64_t part_bytes = 0;
         for (size_t i = 0; i < tensors.size(); ++i) {
             places_[i].file = part_of[i];
@@ -137,10 +143,10 @@ void CheckpointFile::make_parts(const TrainRecord& train, const std::vector<Chec
 }
 
 void CheckpointFile::make_file(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors) {
-    check_space(part_, parts_ > 0 ? 0 : bytes_, tensors.size());
-    hdf5::File file = hdf5::File::create(part_);
+    check_space(unfinished_path_, num_part_files_ > 0 ? 0 : bytes_, tensors.size());
+    hdf5::File file = hdf5::File::create(unfinished_path_);
     write_train_record(file, train);
-    if (parts_ > 0)
+    if (num_part_files_ > 0)
         link_arrays(file, tensors);
     else
         add_arrays(file, 0, tensors);
@@ -151,10 +157,10 @@ void CheckpointFile::make_file(const TrainRecord& train, const std::vector<Check
         places_[i].checksums = checksums.offset().value_or(-1);
     }
     file.close();
-    std::vector<ByteRange> later = parts_ > 0 ? std::vector<ByteRange>{} : elements_in(0);
+    std::vector<ByteRange> later = num_part_files_ > 0 ? std::vector<ByteRange>{} : elements_in(0);
     for (size_t i = 0; i < tensors.size(); ++i)
         later.push_back({places_[i].checksums, sums_[i].size() * int64_t(sizeof(uint64_t))});
-    seal(part_, later);
+    seal(unfinished_path_, later);
 }
 
 // Those that belong into this one of the files of elements.
@@ -168,7 +174,7 @@ void CheckpointFile::add_arrays(hdf5::File& file, int64_t number,
 }
 
 void CheckpointFile::link_arrays(hdf5::File& file, const std::vector<CheckpointTensor>& tensors) const {
-    write_parts_record(file, parts_folder_, parts_);
+    write_parts_record(file, parts_folder_, num_part_files_);
     const fs::path folder = fs::path(parts_folder_).filename();
     for (size_t i = 0; i < tensors.size(); ++i)
         file.create_external_link(tensors[i].path, (folder / part_name(places_[i].file)).string(),
@@ -226,20 +232,21 @@ void CheckpointFile::publish() {
         sums.insert(sums.end(), of_array.sums().begin(), of_array.sums().end());
     sums = sum_over_ranks(sums, ranks_);
     on_first_rank(ranks_, [&] {
-        RawFile file = RawFile::open_for_update(part_);
+        RawFile file = RawFile::open_for_update(unfinished_path_);
         const uint64_t* next = sums.data();
         for (size_t i = 0; i < places_.size(); next += sums_[i].size(), ++i)
             file.write(next, sums_[i].size() * int64_t(sizeof(uint64_t)), places_[i].checksums);
         file.sync();
         sync_parts();
-        publish_file(part_, path_);
+        publish_file(unfinished_path_, path_);
     });
 }
 
 // What rank 0 let HDF5 write there, and the names, before a file links to them.
 void CheckpointFile::sync_parts() const {
-    if (parts_ == 0) return;
-    for (int64_t number = 0; number < parts_; ++number) RawFile::open_for_update(data_path(number)).sync();
+    if (num_part_files_ == 0) return;
+    for (int64_t number = 0; number < num_part_files_; ++number)
+        RawFile::open_for_update(data_path(number)).sync();
     sync_folder(parts_folder_);
     sync_folder(fs::absolute(path_).parent_path().string());
 }
@@ -248,7 +255,18 @@ void CheckpointFile::discard() const {
     std::error_code ignored;
     // where only the rename could not be made durable, a file of a good name has these parts
     if (!parts_folder_.empty() && !is_linked(parts_folder_)) fs::remove_all(parts_folder_, ignored);
-    fs::remove(part_, ignored);
+    fs::remove(unfinished_path_, ignored);
+}
+
+CollectiveError not_saved(const std::string& path, const std::string& reason, const CheckpointFolder& folder,
+                          const Communicator& ranks) {
+    std::string standing;
+    if (ranks.rank() == 0)
+        if (const std::vector<StepFile> all = folder.list(); !all.empty()) standing = all.back().path;
+    standing = broadcast_text(ranks, standing);
+    return CollectiveError(fmt::format(
+        "{} is not saved: {}; {}", path, reason,
+        standing.empty() ? "there is no earlier checkpoint" : "the newest good checkpoint is " + standing));
 }
 
 }  // namespace coeus

@@ -15,11 +15,11 @@ namespace coeus {
 
 class CheckpointFile {
 public:
-    /// Makes <path>.part, with `files` > 1 also so many part files (checkpoint_parts.hpp), with everything
-    /// but elements and checksums. `dtype`: all arrays are stored in it; none: each in its own. Collective;
-    /// where it throws, it throws on all ranks.
+    /// Makes <path>.part, with `num_part_files` > 1 also so many part files (checkpoint_parts.hpp), with
+    /// everything but elements and checksums. `dtype`: all arrays are stored in it; none: each in its own.
+    /// Collective; where it throws, it throws on all ranks.
     CheckpointFile(std::string path, const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
-                   std::optional<Dtype> dtype, const Communicator& ranks, int64_t files = 1);
+                   std::optional<Dtype> dtype, const Communicator& ranks, int64_t num_part_files = 1);
 
     const std::string& path() const { return path_; }
     /// Elements of all arrays.
@@ -53,8 +53,8 @@ private:
     std::vector<ByteRange> elements_in(int64_t file) const;
     void sync_parts() const;
 
-    std::string path_, part_;
-    int64_t parts_;  // 0: the elements are in <path>.part
+    std::string path_, unfinished_path_;
+    int64_t num_part_files_;  // 0: the elements are in <path>.part
     std::string parts_folder_;
     std::vector<Dtype> types_;  // as stored
     std::vector<Shape> shapes_;
@@ -65,5 +65,9 @@ private:
     std::vector<BlockSums> sums_;               // of what this rank has written
     std::vector<std::byte> staging_;
 };
+
+/// The error of a save that failed: names the newest good checkpoint, which stays. Collective.
+CollectiveError not_saved(const std::string& path, const std::string& reason, const CheckpointFolder& folder,
+                          const Communicator& ranks);
 
 }  // namespace coeus

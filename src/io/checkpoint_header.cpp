@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoints there are, what they say of themselves, and whether their bytes are those that were
-// written.
+// What checkpoints say of themselves, and whether their bytes are those that were written.
 #include "checkpoint_parts.hpp"
 
 #include <algorithm>
@@ -11,62 +10,6 @@ namespace coeus {
 
 namespace fs = std::filesystem;
 using namespace checkpoint_format;
-
-namespace {
-
-/// Files "<prefix>12345678.h5", oldest first.
-std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix,
-                                 std::error_code& status) {
-    std::vector<StepFile> all;
-    for (const fs::path& entry : entries_of(folder, status)) {
-        const std::string name = entry.filename().string();
-        if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
-        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
-        int64_t step = 0;
-        const auto [end, error] = std::from_chars(first, last, step);
-        if (error == std::errc() && end == last && step >= 0) all.push_back({step, entry.string()});
-    }
-    std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
-    return all;
-}
-
-std::vector<StepFile> weights_in(const std::string& folder) {
-    std::error_code ignored;
-    std::vector<StepFile> all = list_files(folder, "model-", ignored);
-    for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
-    return all;
-}
-
-}  // namespace
-
-std::vector<StepFile> list_checkpoints(const std::string& folder) {
-    std::error_code ignored;
-    return list_checkpoints(folder, ignored);
-}
-
-std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status) {
-    return list_files(folder, "step-", status);
-}
-
-std::string newest_weights(const std::string& folder) {
-    std::vector<StepFile> all = weights_in(folder);
-    // a run's folder holds them one level below (checkpoint.folder)
-    std::error_code ignored;
-    for (const fs::path& entry : entries_of(folder, ignored))
-        if (all.empty()) all = weights_in(entry.string());
-    std::stable_sort(all.begin(), all.end(),
-                     [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
-    for (auto file = all.rbegin(); file != all.rend(); ++file) {
-        try {
-            read_checkpoint_header(file->path);
-            return file->path;
-        } catch (const ConfigError& error) {
-            log::warn("passed over: {}", error.what());
-        }
-    }
-    throw ConfigError("{} has no checkpoint (step-*.h5 or model-*.h5){}", folder,
-                      all.empty() ? "" : " that is sound");
-}
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
     require_sound_layout(path);

@@ -59,19 +59,20 @@ TrainRecord load_checkpoint(const std::string& path, const std::vector<Checkpoin
     return attempt.train;
 }
 
-std::optional<CheckpointFolder::Loaded> CheckpointFolder::load_newest(
+std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     const std::vector<CheckpointTensor>& tensors) const {
     // rank 0 says what there is: on a network file system others may see it later
     std::string listed;
     on_first_rank(ranks_, [&] {
         std::error_code status;
-        for (const StepFile& file : list_checkpoints(folder_, status)) listed = file.path + '\n' + listed;
+        for (const StepFile& file : list_checkpoints(folder_.path(), status))
+            listed = file.path + '\n' + listed;
         // a folder that does not answer may be full of them
         if (status && status != std::errc::no_such_file_or_directory)
             throw SystemError(
                 fmt::format("{} cannot be listed: {}; whether the run goes on from a checkpoint there is "
                             "not known. Make it readable, or start in another job.dump_folder",
-                            folder_, status.message()));
+                            folder_.path(), status.message()));
     });
     listed = broadcast_text(ranks_, listed);
     std::string damage;
@@ -86,21 +87,21 @@ std::optional<CheckpointFolder::Loaded> CheckpointFolder::load_newest(
     }
     if (!damage.empty())
         throw ConfigError(
-            "no checkpoint in {} is sound (the last one tried: {}); move them away to start afresh", folder_,
-            damage);
+            "no checkpoint in {} is sound (the last one tried: {}); move them away to start afresh",
+            folder_.path(), damage);
     return std::nullopt;
 }
 
-CheckpointFolder::Loaded CheckpointFolder::load_step(int64_t step,
-                                                     const std::vector<CheckpointTensor>& tensors) const {
-    const std::string path = (fs::path(folder_) / step_file_name(step)).string();
+CheckpointStore::Loaded CheckpointStore::load_step(int64_t step,
+                                                   const std::vector<CheckpointTensor>& tensors) const {
+    const std::string path = folder_.path_of(step);
     on_first_rank(ranks_, [&] {
         std::error_code status;
         if (fs::exists(path, status)) return;
         std::vector<std::string> steps;
-        for (const StepFile& file : list_checkpoints(folder_)) steps.push_back(std::to_string(file.step));
+        for (const StepFile& file : folder_.list()) steps.push_back(std::to_string(file.step));
         throw ConfigError("checkpoint.load_step = {}: there is no checkpoint of step {} in {}; there are: {}",
-                          step, step, folder_, steps.empty() ? "none" : join(steps, ", "));
+                          step, step, folder_.path(), steps.empty() ? "none" : join(steps, ", "));
     });
     return {path, load_checkpoint(path, tensors, ranks_)};
 }

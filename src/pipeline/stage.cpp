@@ -41,9 +41,10 @@ Flow Stage::forward(Ctx& c, Flow in) const {
     if (!part_.objective) return flow;
     c.inputs.expect_recall(c);
     const WeightLease weights(gathered_, model_->objective_unit());
-    const GradientLease gradients(gathered_, model_->objective_unit());
+    GradientLease gradients(gathered_, model_->objective_unit());
     model_->objective()->forward(c, flow);
     push_flow(c, this, model_->objective()->backward(c));
+    gradients.release();
     return {};
 }
 
@@ -60,8 +61,9 @@ Flow Stage::backward(Ctx& c, Flow gradient) const {
         const NamedRange range("{} backward", segment.name);
         const WeightLease weights(segment.block->is_lookup() ? nullptr : gathered_, segment.unit);
         prefetch_backward(s);
-        const GradientLease gradients(gathered_, segment.unit);
+        GradientLease gradients(gathered_, segment.unit);
         gradient = segment.block->backward(c, gradient);
+        gradients.release();
     }
     return gradient;
 }
@@ -74,8 +76,9 @@ Flow Stage::backward_input(Ctx& c, Flow gradient) const {
 void Stage::backward_weight(Ctx& c) const {
     while (!c.frame.owed().empty()) {
         const size_t unit = c.frame.owed().front().storage->unit();
-        const GradientLease gradients(gathered_, unit);
+        GradientLease gradients(gathered_, unit);
         c.frame.pay(c, unit);
+        gradients.release();
     }
     if (!gathered_) return;
     // complete since I, but only the last W knows that no I will follow

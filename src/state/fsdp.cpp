@@ -5,7 +5,6 @@
 #include "coeus/state/unit_places.hpp"
 
 #include <algorithm>
-#include <exception>
 
 namespace coeus {
 
@@ -250,10 +249,14 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 
 void Gathered::release_gradients(size_t unit) {
     if (is_sharded() && --gradients_->states[unit].leases > 0) return;
-    if (std::uncaught_exceptions() > 0) return;
     const bool complete = last_uses_ && --uses_left_[unit] == 0;
     const bool stays = !is_sharded() || options_.gradients == Keep::all;
     if (complete || !stays) reduce_later(unit, complete);
+}
+
+void Gathered::give_back_gradients(size_t unit) noexcept {
+    if (is_sharded()) --gradients_->states[unit].leases;
+    gave_back_ = true;
 }
 
 void Gathered::end_use(size_t unit) {
@@ -261,6 +264,7 @@ void Gathered::end_use(size_t unit) {
 }
 
 void Gathered::finish_gradients() {
+    require(!gave_back_, "a lease of gradients ended without a reduction");
     for (size_t unit = uses_left_.size(); unit-- > 0;)
         if (uses_left_[unit] > 0) reduce_later(unit, true);
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);

@@ -13,7 +13,7 @@ namespace coeus {
 
 namespace {
 
-using Loaded = CheckpointFolder::Loaded;
+using Loaded = CheckpointStore::Loaded;
 
 bool is_in(const std::string& path, const std::string& folder) {
     std::error_code absent;
@@ -22,8 +22,8 @@ bool is_in(const std::string& path, const std::string& folder) {
 
 std::optional<Loaded> load_own(const Config::Checkpoint& options, const Saving& saving) {
     if (!options.enable) return std::nullopt;
-    if (options.load_step >= 0) return saving.files().load_step(options.load_step, saving.full_state());
-    return saving.files().load_newest(saving.full_state());
+    if (options.load_step >= 0) return saving.checkpoints().load_step(options.load_step, saving.full_state());
+    return saving.checkpoints().load_newest(saving.full_state());
 }
 
 // The checkpoint of another run, whole but for the excluded parts.
@@ -58,7 +58,7 @@ std::optional<Resume> Resume::load(const Config& config, const Saving& saving, E
     if (!loaded) return std::nullopt;
     if (excludes(excluded, "optimizer"))
         engine.decoder().parameters().clear_moments(engine.exec(), engine.kernels());
-    const bool own = is_in(loaded->path, saving.files().folder());
+    const bool own = is_in(loaded->path, saving.checkpoints().folder().path());
     return Resume(config, std::move(*loaded), std::move(excluded), own);
 }
 

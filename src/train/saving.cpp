@@ -22,8 +22,8 @@ Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder
       world_(mesh.world()),
       replicas_(mesh[dp_replicate]),
       engine_(engine),
-      files_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
-             config.checkpoint.files) {}
+      checkpoints_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
+                   config.checkpoint.files) {}
 
 int64_t Saving::full_state_bytes() const {
     const Parameters& parameters = engine_.decoder().parameters();
@@ -40,7 +40,7 @@ std::vector<CheckpointTensor> Saving::full_state() const {
 
 void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {
     noted_ = std::move(noted);
-    if (saves_async(config_)) async_.emplace(files_, world_, full_state(), engine_.exec());
+    if (saves_async(config_)) async_.emplace(checkpoints_, world_, full_state(), engine_.exec());
 }
 
 void Saving::wait_for_copies() {
@@ -74,7 +74,7 @@ bool Saving::save_now(const TrainRecord& train) {
     finish();
     if (is_saved(train.step)) return true;
     const Timer timer;
-    const CheckpointFolder::Saved saved = files_.save(train, full_state());
+    const CheckpointStore::Saved saved = checkpoints_.save(train, full_state());
     const double seconds = timer.seconds();
     note(SavedCheckpoint{train.step, saved, seconds, seconds});
     return true;
@@ -97,7 +97,7 @@ void Saving::note(const std::optional<SavedCheckpoint>& done) {
 }
 
 void Saving::save_seed(const TrainRecord& train) {
-    const CheckpointFolder::Saved saved = files_.save(train, full_state());
+    const CheckpointStore::Saved saved = checkpoints_.save(train, full_state());
     log::info(
         "Saved the initial weights as {}, from which any number of ranks starts. Coeus does not need it: "
         "without one, ranks start from the same weights for the same debug.seed",
@@ -107,7 +107,8 @@ void Saving::save_seed(const TrainRecord& train) {
 void Saving::export_if_missing(const TrainRecord& train) {
     if (!saves() || !config_.checkpoint.last_save_model_only || train.step != config_.training.steps) return;
     std::error_code ignored;
-    const bool missing = world_.rank() == 0 && std::filesystem::exists(files_.path_of(train.step), ignored) &&
+    const bool missing = world_.rank() == 0 &&
+                         std::filesystem::exists(checkpoints_.folder().path_of(train.step), ignored) &&
                          !std::filesystem::exists(export_path(train.step), ignored);
     if (world_.all_reduce(int64_t(missing), Reduce::max) != 0) export_model(train);
 }
@@ -115,7 +116,7 @@ void Saving::export_if_missing(const TrainRecord& train) {
 std::string Saving::export_path(int64_t step) const {
     return config_.checkpoint.last_save_in_hf
                ? (folder_.checkpoint_folder() / fmt::format("hf-{:08}", step)).string()
-               : files_.model_path_of(step);
+               : checkpoints_.folder().model_path_of(step);
 }
 
 void Saving::export_model(const TrainRecord& train) {
@@ -123,7 +124,7 @@ void Saving::export_model(const TrainRecord& train) {
     const Dtype dtype = type == "bfloat16" ? Dtype::bf16 : type == "float16" ? Dtype::f16 : Dtype::f32;
     const std::string path = config_.checkpoint.last_save_in_hf
                                  ? export_hub(train.step, dtype)
-                                 : files_.export_model(train, weights(), dtype).path;
+                                 : checkpoints_.export_model(train, weights(), dtype).path;
     if (world_.rank() == 0) log::info("Saved the model alone as {} ({})", path, type);
 }
 

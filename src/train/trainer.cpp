@@ -184,7 +184,7 @@ void Trainer::end_run() {
     std::string text = fmt::format("Stopped at step {} of {} by {}: {}.", progress_.step,
                                    config_.training.steps, stop_.reason(), state);
     if (first_rank()) {
-        const std::vector<StepFile> good = list_checkpoints(saving_.files().folder());
+        const std::vector<StepFile> good = saving_.checkpoints().folder().list();
         text +=
             good.empty() ? " The same line begins anew" : " The same line goes on from " + good.back().path;
     }
@@ -251,7 +251,7 @@ void Trainer::continue_at(const RunPlace& place, const std::string& event) {
 void Trainer::stop_diverged(const std::string& reason) {
     saving_.finish();
     say_goodput();
-    const std::vector<StepFile> good = list_checkpoints(saving_.files().folder());
+    const std::vector<StepFile> good = saving_.checkpoints().folder().list();
     const std::string place = good.empty() ? "There is no checkpoint to go back to"
                                            : "The last good checkpoint is " + good.back().path;
     throw NotFiniteError(fmt::format(

@@ -124,10 +124,10 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
     if (const std::string passes = data_.passes(config_.training.steps * global_batch_); !passes.empty())
         add(fmt::format("All {} steps read {}", config_.training.steps, passes));
     std::vector<std::string> hints = start_hints(start_facts(cpu_, local_size, config_));
-    if (const std::string& folder = saving_.files().folder();
+    if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.enable && !config_.checkpoint.load_only)
         hints.push_back(striping_advice(file_system_of(folder), folder, saving_.full_state_bytes(),
-                                        saving_.files().files()));
+                                        saving_.checkpoints().num_part_files()));
     for (const std::string& hint : hints)
         if (!hint.empty()) add("Hint: " + hint);
     return lines;
@@ -205,7 +205,7 @@ void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
 
 bool Trainer::load_state() {
     const Timer timer;
-    if (const std::string& folder = saving_.files().folder();
+    if (const std::string& folder = saving_.checkpoints().folder().path();
         config_.checkpoint.create_seed_checkpoint && !list_checkpoints(folder).empty())
         throw ConfigError(
             "checkpoint.create_seed_checkpoint = true: there are checkpoints in {} already; choose another "

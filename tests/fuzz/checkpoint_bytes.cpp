@@ -19,7 +19,7 @@ using test::CheckpointState;
 const std::string& sound_file() {
     static const std::string bytes = [] {
         const Communicator self = Communicator::self();
-        const CheckpointFolder checkpoint((scratch() / "sound").string(), 0, self);
+        const CheckpointStore checkpoint((scratch() / "sound").string(), 0, self);
         checkpoint.save(test::record_of(1), CheckpointState(Dtype::f32).tensors);
         return read_scratch("sound/step-00000001.h5");
     }();

@@ -28,7 +28,7 @@ int64_t copied_bytes(const std::vector<CheckpointTensor>& tensors);
 /// What came of a save.
 struct SavedCheckpoint {
     int64_t step = 0;
-    CheckpointFolder::Saved saved;
+    CheckpointStore::Saved saved;
     double seconds = 0;         ///< until it stood under its name
     double seconds_waited = 0;  ///< of these, those that training waited
 };
@@ -38,17 +38,17 @@ public:
     /// `tensors`: what every checkpoint will hold; their memory is that of the whole run, which `computation`
     /// changes. Takes the memory of the copies: of a GPU's tensors pinned host memory, so that the copies run
     /// beside its work. All outlive it.
-    AsyncCheckpoint(const CheckpointFolder& files, const Communicator& ranks,
+    AsyncCheckpoint(const CheckpointStore& store, const Communicator& ranks,
                     std::vector<CheckpointTensor> tensors, const Exec& computation);
     /// The same of the host's tensors.
-    AsyncCheckpoint(const CheckpointFolder& files, const Communicator& ranks,
+    AsyncCheckpoint(const CheckpointStore& store, const Communicator& ranks,
                     std::vector<CheckpointTensor> tensors)
-        : AsyncCheckpoint(files, ranks, std::move(tensors), Exec()) {}
+        : AsyncCheckpoint(store, ranks, std::move(tensors), Exec()) {}
     /// Waits for the thread; what it wrote and nobody published is left as an unfinished file.
     ~AsyncCheckpoint();
 
     /// Collective: lays a file out and begins to fill it. Nothing else may be under way. Errors as those of
-    /// CheckpointFolder::save.
+    /// CheckpointStore::save.
     void begin(const TrainRecord& train);
     /// The tensors are about to change: returns when they are copied.
     void wait_for_copies();
@@ -67,7 +67,7 @@ private:
     void wait_for_removal();
     std::optional<SavedCheckpoint> conclude();
 
-    const CheckpointFolder& files_;
+    const CheckpointStore& store_;
     const Communicator& ranks_;
     std::vector<CheckpointTensor> tensors_, copies_;
     Buffer memory_;

@@ -10,12 +10,12 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/file/hdf5.hpp"
+#include "coeus/io/checkpoint_folder.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace coeus {
@@ -58,17 +58,19 @@ struct CheckpointTensor {
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
                                                  bool optimizer);
 
-/// The files of one run. Every member function is collective over the ranks given at construction, and where
-/// it throws, it throws on all of them.
-class CheckpointFolder {
+/// Saves and loads the checkpoints of one run. Every member function but those that return what was given at
+/// construction is collective over its ranks, and where it throws, it throws on all of them.
+class CheckpointStore {
 public:
-    /// `keep_latest`: how many full checkpoints stay after a save; 0: all. `files`: over how many files the
-    /// arrays of one are spread; 1: all are in the one that is opened. The folder is made by the first save.
-    CheckpointFolder(std::string folder, int64_t keep_latest, const Communicator& ranks, int64_t files = 1)
-        : folder_(std::move(folder)), keep_latest_(keep_latest), files_(files), ranks_(ranks) {}
+    /// `keep_latest`: how many full checkpoints stay after a save; 0: all. `num_part_files`: over how many
+    /// files the arrays of one are spread; 1: all are in the one that is opened. The first save makes the
+    /// folder.
+    CheckpointStore(std::string folder, int64_t keep_latest, const Communicator& ranks,
+                    int64_t num_part_files = 1)
+        : folder_(std::move(folder), keep_latest), num_part_files_(num_part_files), ranks_(ranks) {}
 
-    const std::string& folder() const { return folder_; }
-    int64_t files() const { return files_; }
+    const CheckpointFolder& folder() const { return folder_; }
+    int64_t num_part_files() const { return num_part_files_; }
 
     struct Saved {
         std::string path;
@@ -81,18 +83,6 @@ public:
     /// Writes model-<step>.h5: the weights alone, in this type. Never loaded by a resume.
     Saved export_model(const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
                        Dtype dtype) const;
-
-    /// Where export_model() writes.
-    std::string model_path_of(int64_t step) const;
-
-    /// For who writes by himself (async_checkpoint.hpp): the file of a step, what is to be done when it
-    /// stands under its name (returns what is to be removed, with rank 0), and the error that save() would
-    /// throw.
-    std::string path_of(int64_t step) const;
-    /// What a killed run left behind. Nothing may be under way.
-    void remove_unfinished() const;
-    std::vector<std::string> saved(int64_t step) const;
-    [[noreturn]] void fail(const std::string& path, const std::string& reason) const;
 
     struct Loaded {
         std::string path;
@@ -108,14 +98,10 @@ public:
 private:
     Saved write(const std::string& path, const TrainRecord& train,
                 const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype) const;
-    std::string folder_;
-    int64_t keep_latest_, files_;
+    CheckpointFolder folder_;
+    int64_t num_part_files_;
     const Communicator& ranks_;
 };
-
-/// Removes files and folders, which takes a while where they are large; what could not be removed, in words,
-/// or "".
-std::string remove_all(const std::vector<std::string>& paths);
 
 /// Loads exactly these arrays from a file, full or model only, converting between floating types.
 /// ConfigError: not a checkpoint, truncated, a checksum that does not match (names array and rows), another
@@ -152,17 +138,5 @@ struct DamagedRows {
 /// collective.
 std::vector<DamagedRows> verify_checkpoint(const std::string& path,
                                            const std::function<void(int64_t, int64_t)>& progress = {});
-
-/// Full checkpoints in a folder by name alone, oldest first.
-struct StepFile {
-    int64_t step;
-    std::string path;
-};
-std::vector<StepFile> list_checkpoints(const std::string& folder);
-/// The same; `status`: why the folder cannot be listed, as where it is not there.
-std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status);
-/// The newest weights in a folder of checkpoints or in a run's folder, full or model only, for generation;
-/// ConfigError where there are none.
-std::string newest_weights(const std::string& folder);
 
 }  // namespace coeus

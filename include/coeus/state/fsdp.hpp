@@ -18,6 +18,7 @@
 #include "coeus/state/parameters.hpp"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace coeus {
@@ -73,15 +74,19 @@ public:
         Gathered* gathered_;
         size_t unit_;
     };
-    /// The same for g.
+    /// The same for g. After the last addition release() reduces what was added; a lease that ends without
+    /// it, because an exception is on its way, only gives its place back.
     class [[nodiscard]] GradientLease {
     public:
         GradientLease(Gathered* gathered, size_t unit) : gathered_(gathered), unit_(unit) {
             if (gathered_) gathered_->hold_gradients(unit);
         }
-        /// Throws what the reduction throws, unless an exception is on its way already.
-        ~GradientLease() noexcept(false) {
-            if (gathered_) gathered_->release_gradients(unit_);
+        ~GradientLease() {
+            if (gathered_) gathered_->give_back_gradients(unit_);
+        }
+        /// Ends the lease; once. Throws what the reduction throws.
+        void release() {
+            if (Gathered* gathered = std::exchange(gathered_, nullptr)) gathered->release_gradients(unit_);
         }
         GradientLease(const GradientLease&) = delete;
         GradientLease& operator=(const GradientLease&) = delete;
@@ -113,6 +118,7 @@ private:
     void release_weights(size_t unit);
     void hold_gradients(size_t unit);
     void release_gradients(size_t unit);
+    void give_back_gradients(size_t unit) noexcept;
     template <class Each>  // (number, storage)
     void for_each_storage(size_t unit, const Each& each) const;
     void gather(Exec& exec, size_t unit);
@@ -128,6 +134,7 @@ private:
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     bool last_uses_ = false;
+    bool gave_back_ = false;      // gradients that were not reduced
     std::vector<int> uses_left_;  // of each unit's gradient, the last ones of the step
     std::unique_ptr<Stream> gather_stream_, reduce_stream_;  // end before what their work refers to
     Pending reduction_;                                      // the last one; the stream keeps their order

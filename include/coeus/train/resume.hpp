@@ -20,7 +20,7 @@ public:
     /// of checkpoint.load_step), else from the file of checkpoint.initial_load_path if the deck wants all of
     /// it. Parts that checkpoint.exclude_from_loading names are reset. None if there is no such checkpoint.
     /// ConfigError: the checkpoint was made with another debug.seed, initial_load_path is a folder, and as
-    /// CheckpointFolder says. `config` outlives it. Collective.
+    /// CheckpointStore says. `config` outlives it. Collective.
     static std::optional<Resume> load(const Config& config, const Saving& saving, Engine& engine,
                                       const Communicator& world);
 
@@ -41,11 +41,11 @@ public:
 
 private:
     /// The checkpoint as it was read, less the parts in `excluded`.
-    Resume(const Config& config, CheckpointFolder::Loaded checkpoint, Words excluded, bool in_own_folder);
+    Resume(const Config& config, CheckpointStore::Loaded checkpoint, Words excluded, bool in_own_folder);
     void require_same_seed(int64_t seed) const;
 
     const Config* config_;
-    CheckpointFolder::Loaded checkpoint_;
+    CheckpointStore::Loaded checkpoint_;
     Words excluded_;  ///< parts of this checkpoint that were reset
     bool in_own_folder_;
     Progress progress_;

@@ -20,7 +20,7 @@ public:
     Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
            Engine& engine);
 
-    const CheckpointFolder& files() const { return files_; }
+    const CheckpointStore& checkpoints() const { return checkpoints_; }
     int64_t full_state_bytes() const;
     std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
@@ -69,7 +69,7 @@ private:
     const Communicator& world_;
     const Communicator& replicas_;
     Engine& engine_;
-    CheckpointFolder files_;
+    CheckpointStore checkpoints_;
     std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training goes on
     std::function<void(const SavedCheckpoint&)> noted_;
     double seconds_of_save_ = 0;

@@ -91,7 +91,7 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
             if (group.takes_part && group.number == 0)
                 for (Layout layout : layouts) {
                     const Part part(group.comm, layout, dtype, true);
-                    const CheckpointFolder checkpoint(name(size, layout), 1, group.comm);
+                    const CheckpointStore checkpoint(name(size, layout), 1, group.comm);
                     if (layout == Layout::rows) {  // beside
                         AsyncCheckpoint beside(checkpoint, group.comm, part.tensors);
                         beside.begin(record);
@@ -114,7 +114,7 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
                 const std::string other = name(1, layout == Layout::rows ? Layout::columns : Layout::rows);
                 if (group.takes_part) {
                     Part part(group.comm, layout, dtype, false);
-                    const auto loaded = CheckpointFolder(other, 1, group.comm).load_newest(part.tensors);
+                    const auto loaded = CheckpointStore(other, 1, group.comm).load_newest(part.tensors);
                     CHECK((loaded && loaded->train.sample == 96));
                     CHECK(part.wrong() == 0);
                 }
@@ -130,7 +130,7 @@ TEST_CASE("several files of a checkpoint are the same bytes whatever wrote them,
     const auto written = [&](Layout layout) { return fmt::format("{}/{}", folder.path, int(layout)); };
     for (Layout layout : {Layout::replicated, Layout::rows, Layout::columns}) {
         const Part part(world, layout, Dtype::f32, true);
-        const CheckpointFolder checkpoint(written(layout), 1, world, 2);
+        const CheckpointStore checkpoint(written(layout), 1, world, 2);
         if (layout == Layout::rows) {
             AsyncCheckpoint beside(checkpoint, world, part.tensors);
             beside.begin(record);
@@ -157,7 +157,7 @@ TEST_CASE("several files of a checkpoint are the same bytes whatever wrote them,
 TEST_CASE("damage is found by all ranks, and an error of one is the error of all") {
     const Communicator world = Communicator::world("world");
     const SharedFolder folder(world);
-    const CheckpointFolder checkpoint(folder.path, 0, world);
+    const CheckpointStore checkpoint(folder.path, 0, world);
     Part part(world, Layout::rows, Dtype::f32, true);
     const std::string path = checkpoint.save(record, part.tensors).path;
     if (world.rank() == 0) {
@@ -187,7 +187,7 @@ TEST_CASE("damage is found by all ranks, and an error of one is the error of all
 
     message.clear();
     try {
-        CheckpointFolder(path + "/below a file", 0, world).save(record, part.tensors);
+        CheckpointStore(path + "/below a file", 0, world).save(record, part.tensors);
     } catch (const SystemError& error) {
         message = error.what();
     }
@@ -198,7 +198,7 @@ TEST_CASE("what one rank cannot write beside the training fails on all, and the 
     const Communicator world = Communicator::world("world");
     if (world.size() == 1) return;
     const SharedFolder folder(world);
-    const CheckpointFolder checkpoint(folder.path, 0, world);
+    const CheckpointStore checkpoint(folder.path, 0, world);
     Part part(world, Layout::rows, Dtype::f32, true);
     AsyncCheckpoint beside(checkpoint, world, part.tensors);
     beside.begin(record);
@@ -221,7 +221,7 @@ TEST_CASE("what one rank cannot write beside the training fails on all, and the 
     }
     CHECK_THAT(message, Contains("step-00000013.h5 is not saved: rank " + std::to_string(world.size() - 1)) &&
                             Contains("File too large") &&
-                            Contains("the newest good checkpoint is " + checkpoint.path_of(12)));
+                            Contains("the newest good checkpoint is " + checkpoint.folder().path_of(12)));
     CHECK(list_checkpoints(folder.path).size() == 1);
     world.barrier();
     later.step = 14;

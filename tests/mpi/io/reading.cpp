@@ -61,7 +61,7 @@ TEST_CASE("a rank reads its own bytes of a checkpoint and no others") {
         const std::vector<CheckpointTensor> tensors =
             checkpoint_tensors(run.engine.decoder().parameters(), mesh[dp_replicate], true);
         const SharedFolder folder(world);
-        const std::string path = CheckpointFolder(folder.path, 0, world).save({.step = 1}, tensors).path;
+        const std::string path = CheckpointStore(folder.path, 0, world).save({.step = 1}, tensors).path;
         int64_t whole = 0;
         for (const CheckpointTensor& tensor : tensors) whole += tensor.shape.count() * size_of(Dtype::f32);
         const int64_t before = bytes_read();

@@ -132,8 +132,9 @@ public:
         });
     }
     void use_gradients(size_t unit, int micro_batch) {
-        const Gathered::GradientLease lease(gathered.get(), unit);
+        Gathered::GradientLease lease(gathered.get(), unit);
         add_gradients(unit, micro_batch);
+        lease.release();
     }
     // The sum over all ranks and these micro-batches, so many uses in each, in this rank's rows.
     bool has_gradients(size_t unit, const std::vector<int>& micro_batches) {
@@ -317,12 +318,12 @@ TEST_CASE("gathered: weights and gradients side by side, as a backward has them"
         const auto backward_of = [&](size_t unit) {
             const Gathered::WeightLease weights(rig.gathered.get(), unit);
             if (unit > 0) rig.gathered->prefetch(unit - 1);
-            const Gathered::GradientLease gradients(rig.gathered.get(), unit);
-            if (rig.is_sharded()) {  // else each end of a lease is a use
-                const Gathered::GradientLease nested(rig.gathered.get(), unit);
-            }
+            Gathered::GradientLease gradients(rig.gathered.get(), unit);
+            if (rig.is_sharded())  // else each release is a use
+                Gathered::GradientLease(rig.gathered.get(), unit).release();
             rig.add_gradients(unit, 4);
             CHECK(rig.has_weights(unit, 3));
+            gradients.release();
         };
         if (rig.parameters.units()[0].uses == 2) backward_of(0);
         for (size_t unit = rig.units(); unit-- > 0;) backward_of(unit);

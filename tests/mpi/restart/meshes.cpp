@@ -220,7 +220,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
     if (const auto mesh = mesh_on(world, layouts()[pair.from].mesh)) {
         Run run(case_of(layouts()[pair.from], pair.tied, float64), *mesh, data);
         trace.take_steps(run, 1, 5);
-        const CheckpointFolder files(folder, 1, mesh->world());
+        const CheckpointStore files(folder, 1, mesh->world());
         if (pair.beside) {
             AsyncCheckpoint beside(files, mesh->world(), run.state());
             beside.begin(Run::record_of(5));
@@ -234,7 +234,7 @@ Trace go_on_elsewhere(const Pair& pair, const Communicator& world, const Data& d
     world.barrier();
     if (const auto mesh = mesh_on(world, layouts()[pair.to].mesh)) {
         Run run(case_of(layouts()[pair.to], pair.tied, float64), *mesh, data, 5 * global_batch);
-        const TrainRecord record = run.load(CheckpointFolder(folder, 1, mesh->world()).path_of(5));
+        const TrainRecord record = run.load(CheckpointStore(folder, 1, mesh->world()).folder().path_of(5));
         CHECK(record == Run::record_of(5));
         trace.take_steps(run, record.step + 1, 10);
         trace.keep_state(run);
@@ -307,7 +307,7 @@ TEST_CASE("restart: on the same mesh a run goes on with the same bits") {
             ++number;
             if (const auto mesh = mesh_on(world, layout.mesh)) {
                 const MeshCase c = case_of(layout, number % 4 < 2, {dtype, dtype});
-                const CheckpointFolder files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
+                const CheckpointStore files(fmt::format("{}/{}", folder.path, number), 1, mesh->world());
                 Run run(c, *mesh, data), again(c, *mesh, data, 2 * global_batch);
                 Trace goes_on, resumed;
                 goes_on.take_steps(run, 1, 2);
@@ -343,20 +343,20 @@ TEST_CASE("restart: another mesh with another type has the rounded numbers") {
             Run run(case_of(a, false, {wide, wide}), *mesh, data);
             saved.take_steps(run, 1, 2);
             saved.keep_state(run);
-            CheckpointFolder(files, 0, mesh->world()).save(Run::record_of(2), run.state());
+            CheckpointStore(files, 0, mesh->world()).save(Run::record_of(2), run.state());
         }
         world.barrier();
         if (const auto mesh = mesh_on(world, b.mesh)) {
             Run run(case_of(b, false, {narrow, narrow}), *mesh, data);
-            const CheckpointFolder checkpoint(files, 0, mesh->world());
-            run.load(checkpoint.path_of(2));
+            const CheckpointStore checkpoint(files, 0, mesh->world());
+            run.load(checkpoint.folder().path_of(2));
             loaded.keep_state(run);
             checkpoint.save(Run::record_of(3), run.state());
         }
         world.barrier();
         if (const auto mesh = mesh_on(world, a.mesh)) {
             Run run(case_of(a, false, {wide, wide}), *mesh, data);
-            run.load(CheckpointFolder(files, 0, mesh->world()).path_of(3));
+            run.load(CheckpointStore(files, 0, mesh->world()).folder().path_of(3));
             back.keep_state(run);
         }
         world.barrier();

@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 using namespace coeus;
-using namespace coeus::config;
 using Catch::Contains;
 using Lines = std::vector<std::string>;
 
@@ -54,10 +53,10 @@ TEST_CASE("changes: what a checkpoint's deck says without an effect is not worth
 
 TEST_CASE("Options without a field matter to nothing; each of the others says what it matters to") {
     bool any[4] = {};
-    for (const Option& option : options()) {
+    for (const coeus::config::Option& option : coeus::config::options()) {
         INFO(option.name);
         any[int(option.matters)] = true;
-        if (option.slot == nullptr) CHECK(option.matters == to_nothing);
+        if (option.slot == nullptr) CHECK(option.matters == coeus::config::to_nothing);
     }
     for (const bool some : any) CHECK(some);
 }

@@ -39,7 +39,7 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
     const Dtype dtype = GENERATE(Dtype::f32, Dtype::f64, Dtype::bf16);
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder / "deep/checkpoint", 0, self);
+    const CheckpointStore checkpoint(folder / "deep/checkpoint", 0, self);
     const CheckpointState saved(dtype);
     const std::string path = checkpoint.save(record_of(100), saved.tensors).path;
     CHECK(path == (folder / "deep/checkpoint/step-00000100.h5").string());
@@ -64,7 +64,7 @@ TEST_CASE("checkpoint: the same bits come back", "[checkpoint]") {
 TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     const CheckpointState saved(Dtype::f32);
     checkpoint.save(record_of(1), saved.tensors);
     CheckpointState wide(Dtype::f64, -3);
@@ -94,7 +94,7 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
 TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     CheckpointState state(Dtype::f32);
     CHECK_FALSE(checkpoint.load_newest(state.tensors).has_value());
     CHECK_THROWS_WITH(newest_weights(folder.path()), Contains("has no checkpoint"));
@@ -119,7 +119,7 @@ TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[check
     CheckpointState state(Dtype::f32);
     test::write_file(folder / "file", "root may list every folder, but not this");
     const std::string unlistable = GENERATE("file", "file/checkpoint");
-    const CheckpointFolder checkpoint(folder / unlistable, 0, self);
+    const CheckpointStore checkpoint(folder / unlistable, 0, self);
     CHECK_THROWS_AS(checkpoint.load_newest(state.tensors), SystemError);
     CHECK_THROWS_WITH(checkpoint.load_newest(state.tensors),
                       Contains(unlistable + " cannot be listed: Not a directory") &&
@@ -131,12 +131,12 @@ TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
-    CheckpointFolder(folder.path(), 0, self).export_model(record_of(1), state.tensors, Dtype::f32);
+    CheckpointStore(folder.path(), 0, self).export_model(record_of(1), state.tensors, Dtype::f32);
     for (int64_t step : {1, 2, 3, 4})
-        CheckpointFolder(folder.path(), 2, self).save(record_of(step), state.tensors);
+        CheckpointStore(folder.path(), 2, self).save(record_of(step), state.tensors);
     CHECK(test::files_in(folder.path()) ==
           std::vector<std::string>{"model-00000001.h5", "step-00000003.h5", "step-00000004.h5"});
-    CheckpointFolder(folder.path(), 0, self).save(record_of(5), state.tensors);
+    CheckpointStore(folder.path(), 0, self).save(record_of(5), state.tensors);
     CHECK(list_checkpoints(folder.path()).size() == 3);
     CHECK(list_checkpoints(folder / "nowhere").empty());
 }
@@ -144,7 +144,7 @@ TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
 TEST_CASE("checkpoint: a damaged newest one is passed over", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     const CheckpointState good(Dtype::f32), newer(Dtype::f32, 20);
     const std::string older = checkpoint.save(record_of(1), good.tensors).path;
     const std::string newest = checkpoint.save(record_of(2), newer.tensors).path;
@@ -185,7 +185,7 @@ TEST_CASE("checkpoint: damage is located", "[checkpoint]") {
     const Communicator self = Communicator::self();
     CheckpointState state(Dtype::f32);
     state.add("model/wide.weight", Dtype::f32, {5, 1 << 19}, 0);  // blocks of 2 rows
-    const std::string path = CheckpointFolder(folder.path(), 0, self).save(record_of(1), state.tensors).path;
+    const std::string path = CheckpointStore(folder.path(), 0, self).save(record_of(1), state.tensors).path;
     flip(path, "model/wide.weight", (3 * (int64_t(1) << 19) + 17) * 4);
     flip(path, "model/norm.weight", 1);
     int64_t last = 0;
@@ -208,7 +208,7 @@ TEST_CASE("checkpoint: damage is located", "[checkpoint]") {
 TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     checkpoint.save(record_of(5), CheckpointState(Dtype::f32).tensors);
     SECTION("another shape") {
         CheckpointState other(Dtype::f32, 0, 10);
@@ -260,7 +260,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
 TEST_CASE("checkpoint: stored in another way it is refused with the remedy", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     const CheckpointState saved(Dtype::f32);
     const std::string path = checkpoint.save(record_of(1), saved.tensors).path;
     const auto repack = [&](const std::string& how, const std::string& from, const std::string& to) {
@@ -290,9 +290,9 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
     CheckpointState state(dtype);
     state.add("model/wide.weight", dtype, {700, 1000}, 0);
     const std::string at_once =
-        CheckpointFolder(folder / "at_once", 0, self).save(record_of(3), state.tensors).path;
+        CheckpointStore(folder / "at_once", 0, self).save(record_of(3), state.tensors).path;
     const std::string before = state.bytes();
-    const CheckpointFolder checkpoint(folder / "beside", 2, self);
+    const CheckpointStore checkpoint(folder / "beside", 2, self);
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     CHECK_FALSE(beside.poll());
     CHECK_FALSE(beside.finish());
@@ -309,12 +309,12 @@ TEST_CASE("checkpoint: written beside, the file is that of a save at once", "[ch
         REQUIRE(done.has_value());
         CHECK(done->step == step);
         CHECK(done->seconds >= done->seconds_waited);
-        CHECK(done->saved.path == checkpoint.path_of(step));
+        CHECK(done->saved.path == checkpoint.folder().path_of(step));
         state.set_bytes(before);
     }
     CHECK(test::files_in(folder / "beside") ==
           std::vector<std::string>{"step-00000002.h5", "step-00000003.h5"});
-    CHECK((test::read_file(checkpoint.path_of(3)) == test::read_file(at_once)));
+    CHECK((test::read_file(checkpoint.folder().path_of(3)) == test::read_file(at_once)));
 }
 
 TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoint]") {
@@ -328,7 +328,7 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
         const pid_t child = fork();
         if (child == 0) {
             for (int64_t step = first;; ++step)
-                CheckpointFolder(folder.path(), 3, self, parts).save(record_of(step), state.tensors);
+                CheckpointStore(folder.path(), 3, self, parts).save(record_of(step), state.tensors);
         }
         // killed while it writes the file after the first one that is seen
         while (list_checkpoints(folder.path()).empty() || list_checkpoints(folder.path()).back().step < first)
@@ -338,11 +338,11 @@ TEST_CASE("checkpoint: a kill at any moment leaves only sound files", "[checkpoi
         const auto files = list_checkpoints(folder.path());
         CHECK_FALSE(files.empty());
         for (const StepFile& file : files) CHECK(verify_checkpoint(file.path).empty());
-        CHECK(CheckpointFolder(folder.path(), 3, self).load_newest(state.tensors)->path == files.back().path);
+        CHECK(CheckpointStore(folder.path(), 3, self).load_newest(state.tensors)->path == files.back().path);
     }
     // what the killed runs left is removed by the next save
     test::write_file(folder / "step-00000077.h5.part", "half");
-    CheckpointFolder(folder.path(), 1, self, parts).save(record_of(99), state.tensors);
+    CheckpointStore(folder.path(), 1, self, parts).save(record_of(99), state.tensors);
     std::vector<std::string> left = {"step-00000099.h5"};
     if (parts > 1) left.push_back("step-00000099.parts");
     CHECK(test::files_in(folder.path()) == left);

@@ -68,7 +68,7 @@ Names files_below(const fs::path& folder) {
 struct Run {
     test::TemporaryFolder folder;
     Communicator self = Communicator::self();
-    CheckpointFolder checkpoint{folder.path(), 2, self, 3};
+    CheckpointStore checkpoint{folder.path(), 2, self, 3};
 };
 
 }  // namespace
@@ -238,7 +238,7 @@ TEST_CASE("checkpoint parts: what has its name keeps them, also where making it 
           "[checkpoint]") {
     Run run;
     const State saved(0);
-    const std::string path = run.checkpoint.path_of(4);
+    const std::string path = run.checkpoint.folder().path_of(4);
     CheckpointFile file(path, record(4), saved.tensors, std::nullopt, run.self, 3);
     file.write(saved.tensors);
     SECTION("named") {
@@ -289,7 +289,7 @@ TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage",
         words = "1.h5 is part 1 of another checkpoint, of step 1, not part 1 of ";
     }
     SECTION("of another run") {
-        const CheckpointFolder other(run.folder / "other", 0, run.self, 3);
+        const CheckpointStore other(run.folder / "other", 0, run.self, 3);
         other.save(record(2), older.tensors);
         fs::copy_file(run.folder / "other/step-00000002.parts/1.h5", part,
                       fs::copy_options::overwrite_existing);
@@ -313,7 +313,7 @@ TEST_CASE("checkpoint parts: written beside, the files are those of a save at on
     AsyncCheckpoint beside(run.checkpoint, run.self, state.tensors);
     beside.begin(record(1));
     CHECK(beside.finish().has_value());
-    const CheckpointFolder at_once(run.folder / "at_once", 0, run.self, 3);
+    const CheckpointStore at_once(run.folder / "at_once", 0, run.self, 3);
     at_once.save(record(1), state.tensors);
     for (const char* name : {"step-00000001.h5", "step-00000001.parts/0.h5", "step-00000001.parts/1.h5",
                              "step-00000001.parts/2.h5"}) {
@@ -322,7 +322,7 @@ TEST_CASE("checkpoint parts: written beside, the files are those of a save at on
         CHECK(same);
     }
     // as many as there are arrays, at most
-    const CheckpointFolder many(run.folder / "many", 0, run.self, 100);
+    const CheckpointStore many(run.folder / "many", 0, run.self, 100);
     many.save(record(1), state.tensors);
     CHECK(files_below(run.folder / "many").size() == 7);
 }

@@ -27,7 +27,7 @@ namespace {
 struct TwoCheckpoints {
     test::TemporaryFolder folder;
     Communicator self = Communicator::self();
-    CheckpointFolder checkpoint;
+    CheckpointStore checkpoint;
     CheckpointState older{Dtype::f32}, newer{Dtype::f32, 20};
     std::string newest, path, sound;  // of the newer one: name, the file that is damaged, and its bytes
 

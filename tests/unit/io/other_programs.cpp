@@ -60,7 +60,7 @@ TEST_CASE("other programs: h5ls lists a checkpoint as documented", "[checkpoint]
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState saved(Dtype::f32);
-    const std::string path = CheckpointFolder(folder.path(), 0, self).save(record_of(3), saved.tensors).path;
+    const std::string path = CheckpointStore(folder.path(), 0, self).save(record_of(3), saved.tensors).path;
     std::map<std::string, std::string> expected;
     for (const char* group : {"/", "/train", "/model", "/optimizer", "/optimizer/exp_avg",
                               "/optimizer/exp_avg_sq", "/checksum", "/checksum/model", "/checksum/optimizer",
@@ -80,7 +80,7 @@ TEST_CASE("other programs: h5dump shows attributes and values as documented", "[
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState saved(Dtype::bf16);
-    const std::string path = CheckpointFolder(folder.path(), 0, self).save(record_of(3), saved.tensors).path;
+    const std::string path = CheckpointStore(folder.path(), 0, self).save(record_of(3), saved.tensors).path;
     const auto dump = [&](const std::string& what) {
         const auto shown = test::run_shell("h5dump " + what + " '" + path + "'");
         CHECK(shown.exit_code == 0);
@@ -108,7 +108,7 @@ TEST_CASE("other programs: the document's Python programs do what it says", "[ch
     if (!there(python + " -c 'import h5py'", "h5py (Debian: python3-h5py)")) return;
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder / "outputs/checkpoint", 0, self);
+    const CheckpointStore checkpoint(folder / "outputs/checkpoint", 0, self);
     const CheckpointState saved(Dtype::bf16);
     const std::string path = checkpoint.save(record_of(100), saved.tensors).path;
     const auto look = test::run_shell("cd '" + folder.path().string() + "' && " + python + " " +

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void save(const CheckpointFolder& checkpoint, const CheckpointState& state, int64_t step, bool beside) {
+void save(const CheckpointStore& checkpoint, const CheckpointState& state, int64_t step, bool beside) {
     if (!beside) {
         checkpoint.save(record_of(step), state.tensors);
         return;
@@ -49,7 +49,7 @@ bool can_become(uid_t user) {
 }
 
 /// Saves in a process of its own, after `hinder`; the SystemError that it ended with.
-std::string error_of_save(const CheckpointFolder& checkpoint, const CheckpointState& state, bool beside,
+std::string error_of_save(const CheckpointStore& checkpoint, const CheckpointState& state, bool beside,
                           const std::function<void()>& hinder) {
     int said[2];
     REQUIRE(pipe(said) == 0);
@@ -101,13 +101,13 @@ private:
 TEST_CASE("unwritable: a full disk leaves the newest good checkpoint", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder.path(), 1, self);
+    const CheckpointStore checkpoint(folder.path(), 1, self);
     CheckpointState large(Dtype::f32);
     large.add("model/wide.weight", Dtype::f32, {50, 1000}, 0);
     const std::string good = checkpoint.save(record_of(1), CheckpointState(Dtype::f32).tensors).path;
     const rlim_t limit = GENERATE(rlim_t(2000), rlim_t(100000));  // stands in for the size of the disk
     const bool beside = GENERATE(false, true);
-    const CheckpointFolder filling(folder.path(), 1, self, GENERATE(1, 2));
+    const CheckpointStore filling(folder.path(), 1, self, GENERATE(1, 2));
     const std::string message = error_of_save(filling, large, beside, [&] {
         std::signal(SIGXFSZ, SIG_IGN);
         const rlimit bound{limit, limit};
@@ -124,7 +124,7 @@ TEST_CASE("unwritable: a folder that may only be read", "[checkpoint]") {
     if (geteuid() == 0 && !can_become(nobody)) return test::skip("root cannot become another user here");
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
-    const CheckpointFolder checkpoint(folder / "run", 1, self);
+    const CheckpointStore checkpoint(folder / "run", 1, self);
     const CheckpointState state(Dtype::f32);
     const std::string good = checkpoint.save(record_of(1), state.tensors).path;
     const bool beside = GENERATE(false, true);
@@ -144,12 +144,12 @@ TEST_CASE("unwritable: what cannot be written beside is said and written once mo
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
-    const CheckpointFolder checkpoint(folder / "run", 0, self);
+    const CheckpointStore checkpoint(folder / "run", 0, self);
     const std::string log_file = folder / "log";
     log::init({.file = log_file});
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     beside.begin(record_of(1));
-    const std::string in_the_way = checkpoint.path_of(1);
+    const std::string in_the_way = checkpoint.folder().path_of(1);
     fs::create_directory(in_the_way);
     const auto warned = [&] {
         log::flush();
@@ -175,7 +175,7 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
-    const CheckpointFolder checkpoint(folder.path(), 0, self);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     beside.begin(record_of(1));
     beside.finish();
@@ -193,8 +193,8 @@ TEST_CASE("unwritable: what cannot be written beside twice leaves the newest goo
         }
     }
     CHECK_THAT(message, Contains("step-00000002.h5 is not saved") && Contains("File too large") &&
-                            Contains("the newest good checkpoint is " + checkpoint.path_of(1)));
-    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
+                            Contains("the newest good checkpoint is " + checkpoint.folder().path_of(1)));
+    CHECK(verify_checkpoint(checkpoint.folder().path_of(1)).empty());
     // and the next one is as good as ever
     beside.begin(record_of(3));
     CHECK(beside.finish().has_value());
@@ -206,15 +206,15 @@ TEST_CASE("unwritable: the second attempt uses nothing of the first", "[checkpoi
     const Communicator self = Communicator::self();
     const CheckpointState state(Dtype::f32);
     const int64_t files = GENERATE(1, 2);
-    const CheckpointFolder checkpoint(folder.path(), 0, self, files);
+    const CheckpointStore checkpoint(folder.path(), 0, self, files);
     AsyncCheckpoint beside(checkpoint, self, state.tensors);
     beside.begin(record_of(1));
-    fs::remove(checkpoint.path_of(1) + ".part");
+    fs::remove(checkpoint.folder().path_of(1) + ".part");
     fs::remove_all(folder / "step-00000001.parts");
     CHECK(beside.finish().has_value());
-    CHECK(verify_checkpoint(checkpoint.path_of(1)).empty());
+    CHECK(verify_checkpoint(checkpoint.folder().path_of(1)).empty());
     CheckpointState loaded(Dtype::f32, -3);
-    CHECK(load_checkpoint(checkpoint.path_of(1), loaded.tensors, self) == record_of(1));
+    CHECK(load_checkpoint(checkpoint.folder().path_of(1), loaded.tensors, self) == record_of(1));
     CHECK(loaded.bytes() == state.bytes());
     CHECK(test::files_in(folder.path()).size() == size_t(files));
 }
@@ -225,8 +225,8 @@ TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
     const CheckpointState state(Dtype::f32);
     test::write_file(folder / "file", "in the way");
     CHECK_THROWS_WITH(
-        CheckpointFolder(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
+        CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
         Contains("checkpoint cannot be made: Not a directory") && Contains("there is no earlier checkpoint"));
-    CHECK_THROWS_AS(CheckpointFolder(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
+    CHECK_THROWS_AS(CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
                     SystemError);
 }

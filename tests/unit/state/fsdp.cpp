@@ -105,7 +105,7 @@ struct Rig {
     Storage& operator[](size_t unit) { return parameters.storages()[unit]; }
     Gathered::WeightLease weights(size_t unit) { return {gathered.get(), unit}; }
     Gathered::GradientLease gradients(size_t unit) { return {gathered.get(), unit}; }
-    void use_gradients(size_t unit) { const Gathered::GradientLease lease = gradients(unit); }
+    void use_gradients(size_t unit) { gradients(unit).release(); }
 };
 
 void fill(const Tensor& t, double first) {
@@ -312,8 +312,9 @@ TEST_CASE("gathered: a rank's own rows are where they belong") {
             }
             fill(s.gradient, 1000);
             {
-                const auto lease = rig.gradients(0);
+                auto lease = rig.gradients(0);
                 fill(s.g, 0);
+                lease.release();
             }
             Values expected = counted(1000, count);
             for (size_t i = 0; i < count; ++i) expected[i] += double(own + i);
@@ -341,26 +342,30 @@ TEST_CASE("gathered: a gradient is zero when its lease begins, and added to the 
             fill(rig[0].gradient, 1000);
             fill(rig[0].g, -5);
             {
-                const auto lease = rig.gradients(0);
+                auto lease = rig.gradients(0);
                 CHECK(values(rig[0].g) == Values(16, 0));
                 fill(rig[0].g, 1);
                 {
-                    const auto nested = rig.gradients(0);
+                    auto nested = rig.gradients(0);
                     CHECK(values(rig[0].g) == counted(1, 16));
+                    nested.release();
                 }
                 CHECK(values(rig[0].g) == counted(1, 16));
                 CHECK(values(rig[0].gradient) == counted(1000, 8));
+                lease.release();
             }
             if (streams == Stream::Mode::deferred || stays) CHECK(calls.adds == 0);
             if (!stays) {
-                const auto taken = rig.gradients(2);  // its place
-                CHECK(calls.adds == 1);               // nobody cleared what was not summed
+                auto taken = rig.gradients(2);  // its place
+                CHECK(calls.adds == 1);         // nobody cleared what was not summed
                 fill(rig[2].g, 7);
+                taken.release();
             }
             {
-                const auto again = rig.gradients(0);
+                auto again = rig.gradients(0);
                 CHECK(values(rig[0].g) == (stays ? counted(1, 16) : Values(16, 0)));
                 set_element(rig[0].g, 0, stays ? 301 : 300);
+                again.release();
             }
             rig.gathered->finish_gradients();
             Values expected = counted(1001, 8);
@@ -389,8 +394,9 @@ TEST_CASE("gathered: a gradient that stays is reduced after the last use of the 
     Rig rig({2, 2, 2}, {.gather = all, .uses = 2});
     const auto reduced = [&](size_t unit) { return element(rig[unit].gradient, 0) != 0; };
     for (size_t unit = 0; unit < 3; ++unit) {
-        const auto lease = rig.gradients(unit);
+        auto lease = rig.gradients(unit);
         fill(rig[unit].g, 1);
+        lease.release();
     }
     CHECK(calls.adds == 0);
     rig.gathered->expect_last_uses(true);
@@ -437,6 +443,22 @@ TEST_CASE("gathered: a lease that ends by an exception reduces nothing") {
             "in a layer");
         CHECK(calls.adds == 0);
         CHECK_FALSE(rig.gathered->is_in_use(0));
+        CHECK_THROWS_WITH(rig.gathered->finish_gradients(), Contains("ended without a reduction"));
+    }
+}
+
+TEST_CASE("gathered: a lease is released once, and a step cannot end after one that was not") {
+    for (const int ranks : {1, 2}) {
+        Rig rig({2, 2}, {.ranks = ranks});
+        rig.gathered->expect_last_uses(true);
+        {
+            auto lease = rig.gradients(0);
+            lease.release();
+            lease.release();
+        }
+        CHECK_NOTHROW(rig.gathered->finish_gradients());
+        { const auto forgotten = rig.gradients(1); }
+        CHECK_THROWS_WITH(rig.gathered->finish_gradients(), Contains("ended without a reduction"));
     }
 }
 
@@ -510,10 +532,11 @@ TEST_CASE("gathered: a rank that has all has nothing to gather") {
     CHECK(rig.gathered->is_in_use(0));  // its weights are always there
     {
         const auto weights = rig.weights(0), others = rig.weights(1);
-        const auto lease = rig.gradients(1);
+        auto lease = rig.gradients(1);
         rig.gathered->prefetch(0);
         CHECK(values(rig[1].g) == counted(5, 24));
         rig.gathered->forget_weights();
+        lease.release();
     }
     rig.gathered->expect_last_uses(true);
     rig.use_gradients(1);
@@ -522,7 +545,8 @@ TEST_CASE("gathered: a rank that has all has nothing to gather") {
     CHECK(calls.casts + calls.adds + calls.zeros == 0);
 
     const Gathered::WeightLease weights(nullptr, 3);  // of a planning run
-    const Gathered::GradientLease gradients(nullptr, 3);
+    Gathered::GradientLease gradients(nullptr, 3);
+    CHECK_NOTHROW(gradients.release());
 }
 
 TEST_CASE("gathered: the communicators are those of the shards") {

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/io/checkpoint_folder.hpp"
+
+#include "checkpoint_parts.hpp"
+#include "coeus/base/text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+namespace coeus {
+
+namespace fs = std::filesystem;
+using namespace checkpoint_format;
+
+namespace {
+
+/// What a killed run left behind.
+std::vector<std::string> unfinished_files(const std::string& folder) {
+    std::error_code ignored;
+    std::vector<std::string> all = unlinked_parts(folder);
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (entry.string().ends_with(".h5.part")) all.push_back(entry);
+    return all;
+}
+
+/// "NAME", or where that is taken "NAME.1" and so on.
+std::string free_name(const std::string& name) {
+    std::error_code ignored;
+    std::string free = name;
+    for (int number = 1; fs::exists(free, ignored); ++number) free = fmt::format("{}.{}", name, number);
+    return free;
+}
+
+/// Files of later steps are of a branch that was left by checkpoint.load_step, or damaged: renamed, so that a
+/// resume takes this branch.
+void set_aside_later(const std::string& folder, int64_t step) {
+    for (const StepFile& file : list_checkpoints(folder)) {
+        if (file.step <= step) continue;
+        std::error_code status;
+        const std::string aside = free_name(file.path + ".abandoned");
+        fs::rename(file.path, aside, status);
+        log::warn("{} is of a later step than the one saved now: {}", file.path,
+                  status ? "it cannot be renamed: " + status.message() : "renamed to " + aside);
+    }
+}
+
+std::vector<std::string> old_files(const std::string& folder, int64_t keep_latest) {
+    std::vector<std::string> old;
+    if (keep_latest <= 0) return old;
+    const std::vector<StepFile> all = list_checkpoints(folder);
+    for (int64_t i = 0; i < int64_t(all.size()) - keep_latest; ++i) old.push_back(all[size_t(i)].path);
+    return old;
+}
+
+/// Files "<prefix>12345678.h5", oldest first.
+std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix,
+                                 std::error_code& status) {
+    std::vector<StepFile> all;
+    for (const fs::path& entry : entries_of(folder, status)) {
+        const std::string name = entry.filename().string();
+        if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
+        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
+        int64_t step = 0;
+        const auto [end, error] = std::from_chars(first, last, step);
+        if (error == std::errc() && end == last && step >= 0) all.push_back({step, entry.string()});
+    }
+    std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
+    return all;
+}
+
+std::vector<StepFile> weights_in(const std::string& folder) {
+    std::error_code ignored;
+    std::vector<StepFile> all = list_files(folder, "model-", ignored);
+    for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
+    return all;
+}
+
+}  // namespace
+
+std::vector<StepFile> list_checkpoints(const std::string& folder) {
+    std::error_code ignored;
+    return list_checkpoints(folder, ignored);
+}
+
+std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status) {
+    return list_files(folder, "step-", status);
+}
+
+std::string newest_weights(const std::string& folder) {
+    std::vector<StepFile> all = weights_in(folder);
+    // a run's folder holds them one level below (checkpoint.folder)
+    std::error_code ignored;
+    for (const fs::path& entry : entries_of(folder, ignored))
+        if (all.empty()) all = weights_in(entry.string());
+    std::stable_sort(all.begin(), all.end(),
+                     [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
+    for (auto file = all.rbegin(); file != all.rend(); ++file) {
+        try {
+            read_checkpoint_header(file->path);
+            return file->path;
+        } catch (const ConfigError& error) {
+            log::warn("passed over: {}", error.what());
+        }
+    }
+    throw ConfigError("{} has no checkpoint (step-*.h5 or model-*.h5){}", folder,
+                      all.empty() ? "" : " that is sound");
+}
+
+std::string remove_all(const std::vector<std::string>& paths) {
+    std::vector<std::string> failures;
+    for (const std::string& path : paths) {
+        std::error_code status;
+        fs::remove_all(path, status);
+        if (status) failures.push_back(fmt::format("{} cannot be removed: {}", path, status.message()));
+    }
+    return join(failures, "; ");
+}
+
+std::string CheckpointFolder::path_of(int64_t step) const {
+    return (fs::path(path_) / step_file_name(step)).string();
+}
+
+std::string CheckpointFolder::model_path_of(int64_t step) const {
+    return (fs::path(path_) / model_file_name(step)).string();
+}
+
+std::vector<std::string> CheckpointFolder::retire(int64_t step) const {
+    set_aside_later(path_, step);
+    std::vector<std::string> gone = old_files(path_, keep_latest_);
+    // a file goes before its parts: what has a good name is whole
+    const std::vector<std::string> parts = unlinked_parts(path_, gone);
+    gone.insert(gone.end(), parts.begin(), parts.end());
+    return gone;
+}
+
+void CheckpointFolder::remove_unfinished() const {
+    remove_all(unfinished_files(path_));
+}
+
+}  // namespace coeus
