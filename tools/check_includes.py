@@ -20,7 +20,7 @@ HOME = {
     "xxhash": ("file",),
     "zlib": ("file",),
     "zstd": ("file",),
-    "boost/": ("config", "data", "report"),
+    "boost/": ("config", "report"),
     "oneapi/dnnl": ("kernels",),
     "dnnl": ("kernels",),
     "cblas": ("kernels",),
@@ -30,7 +30,6 @@ HOME = {
     "pcre2": ("data",),
     "utf8proc": ("data",),
     "sentencepiece": ("data",),
-    "google/protobuf": ("report",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

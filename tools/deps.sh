@@ -44,13 +44,21 @@ if [ -z "$packages" ]; then
     exit 2
 fi
 
+# the names that cmake/dependencies.cmake has for what it looks for: "OpenMP, parallel HDF5, Boost, ..."
+libraries() {
+    word='\("[^"]*"\|[^" ]*\)'
+    sed -n "s/^coeus_find([^ ]* $word $word \"\([^\"]*\)\".*/\3/p
+        s/^coeus_find_headers([^ ]* [^ ]* \([^ ]*\) .*/\1/p
+        s/^ *coeus_missing(\"\([^\"\$]*[^\"\$ (]\)[ \"].*/\1/p" "$(dirname "$0")/../cmake/dependencies.cmake" |
+        sed 's/ (of$//' | paste -sd, | sed 's/,/, /g'
+}
+
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     case " $parts " in
         *" build "*)
-            echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, parallel HDF5," \
-                "fmt, spdlog, nlohmann-json, toml++, Boost.Program_options, oneDNN, OpenBLAS, hwloc, PCRE2," \
-                "utf8proc, SentencePiece, xxHash, Zstandard, zlib; for the tests Catch2 and Boost.Context." \
-                "What is missing is named below; packaging/README.md says how to build it." ;;
+            echo "deps: this system has no apt. Needed: a C++20 compiler, CMake >= 3.25, Ninja, MPI, $(libraries);" \
+                "for the tests Catch2 and Boost.Context. What is missing is named below; packaging/README.md says how" \
+                "to build it." ;;
     esac
     exit 0
 fi

@@ -18,7 +18,8 @@ namespace coeus::log {
 
 namespace {
 
-// The only global of the program: the sinks, and who this process is.
+// One of the process: the sinks, and who this process is. (The others: FlightRecorder::own(), the signals
+// that stop_request.cpp notes.)
 struct State {
     std::shared_ptr<spdlog::logger> terminal;
     std::shared_ptr<spdlog::logger> file;

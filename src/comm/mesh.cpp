@@ -97,7 +97,7 @@ std::vector<std::vector<int>> MeshShape::groups(unsigned axes) const {
 namespace {
 
 // "0 - 7", "0 8", "0 8 16 ... 504"
-std::string ranks_text(const std::vector<int>& ranks) {
+std::string group_text(const std::vector<int>& ranks) {
     const size_t n = ranks.size();
     if (n > 2 && ranks.back() - ranks.front() == int(n) - 1)
         return fmt::format("{} - {}", ranks[0], ranks.back());
@@ -118,9 +118,9 @@ std::string MeshShape::groups_text() const {
         if (degree(axis) == 1) continue;
         const auto all = groups(axis);
         std::vector<std::string> parts;
-        for (size_t i = 0; i < std::min(most, all.size()); ++i) parts.push_back(ranks_text(all[i]));
+        for (size_t i = 0; i < std::min(most, all.size()); ++i) parts.push_back(group_text(all[i]));
         if (all.size() > most + 1) parts.push_back("...");
-        if (all.size() > most) parts.push_back(ranks_text(all.back()));
+        if (all.size() > most) parts.push_back(group_text(all.back()));
         text +=
             fmt::format("{}{:<12} {:>5} ranks, {:>5} {}: {}", text.empty() ? "" : "\n", axis_name(axis),
                         degree(axis), all.size(), all.size() == 1 ? "group " : "groups", join(parts, " | "));

@@ -111,12 +111,6 @@ std::string MpiRuntime::library_version() {
     return version.substr(0, version.find_first_of(",\n"));
 }
 
-int MpiRuntime::max_over_world(int value) const {
-    int result = value;
-    COEUS_CHECK_MPI(MPI_Allreduce(&value, &result, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    return result;
-}
-
 const FlightRecorder::Line& world_line() {
     static const FlightRecorder::Line line = [] {
         int rank = 0, size = 1;

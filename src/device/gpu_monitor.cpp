@@ -39,7 +39,6 @@ struct GpuMonitor::Library {
 
     int (*init)();
     int (*shutdown)();
-    int (*by_index)(unsigned, void**);
     int (*by_bus_id)(const char*, void**);
     int (*driver_version)(char*, unsigned);
     int (*name)(void*, char*, unsigned);
@@ -55,7 +54,6 @@ struct GpuMonitor::Library {
         if (handle_ == nullptr) return;
         find(init, "nvmlInit_v2");
         find(shutdown, "nvmlShutdown");
-        find(by_index, "nvmlDeviceGetHandleByIndex_v2");
         find(by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2");
         find(driver_version, "nvmlSystemGetDriverVersion");
         find(name, "nvmlDeviceGetName");
@@ -86,13 +84,6 @@ private:
     void* handle_;
     bool whole_ = true, running_ = false;
 };
-
-std::optional<GpuMonitor> GpuMonitor::of_index(unsigned index, const std::string& library) {
-    auto nvml = std::make_unique<Library>(library);
-    void* gpu = nullptr;
-    if (!nvml->running() || nvml->by_index(index, &gpu) != success) return std::nullopt;
-    return GpuMonitor(std::move(nvml), gpu);
-}
 
 std::optional<GpuMonitor> GpuMonitor::of_bus_id(const std::string& bus_id, const std::string& library) {
     auto nvml = std::make_unique<Library>(library);

@@ -93,26 +93,4 @@ void set_element(const Tensor& t, int64_t i, double value) {
     with_type(t.dtype, "set_element", [&]<class T>(T) { t.as<T>()[place(t, i)] = from_double<T>(value); });
 }
 
-void copy_converting(Tensor to, Tensor from) {
-    require(to.count() == from.count() && to.rows() == from.rows(), "copied tensors differ in shape");
-    if (to.dtype == from.dtype && to.dense() && from.dense()) {
-        if (to.count() > 0) std::memcpy(to.data, from.data, size_t(to.bytes()));
-    } else if (to.dtype == from.dtype) {
-        const size_t bytes = size_t(to.cols() * size_of(to.dtype));
-        for (int64_t r = 0; r < to.rows(); ++r)
-            std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, bytes);
-    } else {
-        with_type(to.dtype, "copy_converting", [&]<class To>(To) {
-            with_type(from.dtype, "copy_converting", [&]<class From>(From) {
-                for (int64_t r = 0; r < to.rows(); ++r) {
-                    To* const out = to.row<To>(r);
-                    const From* const in = from.row<const From>(r);
-                    for (int64_t c = 0, cols = to.cols(); c < cols; ++c)
-                        out[c] = from_double<To>(to_double(in[c]));
-                }
-            });
-        });
-    }
-}
-
 }  // namespace coeus

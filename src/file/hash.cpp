@@ -42,19 +42,6 @@ uint64_t hash_of(std::string_view bytes) {
     return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-uint64_t hash_of_file(const std::string& path) {
-    const RawFile file = RawFile::open(path);
-    const int64_t size = file.size();
-    std::vector<std::byte> piece(size_t(std::min(size, int64_t(1) << 20)));
-    Hasher hasher;
-    for (int64_t done = 0; done < size; done += int64_t(piece.size())) {
-        const int64_t bytes = std::min(size - done, int64_t(piece.size()));
-        file.read(piece.data(), bytes, done);
-        hasher.update(std::span<const std::byte>(piece).first(size_t(bytes)));
-    }
-    return hasher.digest();
-}
-
 std::string hash_text(uint64_t hash) {
     return fmt::format("{:016x}", hash);
 }

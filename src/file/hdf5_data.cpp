@@ -152,10 +152,6 @@ void Object::set_int_attribute(const std::string& name, int64_t value) {
     write_attribute(handle_.id(), file_, name, H5T_STD_I64LE, &value);
 }
 
-void Object::set_attribute(const std::string& name, double value) {
-    write_attribute(handle_.id(), file_, name, H5T_IEEE_F64LE, &value);
-}
-
 void Object::set_attribute(const std::string& name, const std::string& value) {
     const Handle type = text_type(file_);
     const char* text = value.c_str();
@@ -164,17 +160,6 @@ void Object::set_attribute(const std::string& name, const std::string& value) {
 
 bool Object::has_attribute(const std::string& name) const {
     return H5Aexists(handle_.id(), name.c_str()) > 0;
-}
-
-std::vector<std::string> Object::attribute_names() const {
-    std::vector<std::string> all;
-    const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
-        static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-        return 0;
-    };
-    if (H5Aiterate2(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &all) < 0)
-        throw ConfigError("{}: {} has damaged attributes: {}", file_, name_, reason());
-    return all;
 }
 
 namespace {
@@ -206,14 +191,6 @@ int64_t Object::int_attribute(const std::string& name) const {
         open_attribute(handle_.id(), file_, name_, name, "an integer", {H5T_INTEGER});
     int64_t value = 0;
     COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_INT64, &value), file_);
-    return value;
-}
-
-double Object::double_attribute(const std::string& name) const {
-    const OpenAttribute attribute =
-        open_attribute(handle_.id(), file_, name_, name, "a number", {H5T_FLOAT, H5T_INTEGER});
-    double value = 0;
-    COEUS_CHECK_HDF5(H5Aread(attribute.id.id(), H5T_NATIVE_DOUBLE, &value), file_);
     return value;
 }
 

@@ -207,23 +207,4 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
     return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
-    std::vector<SafetensorsEntry> entries;
-    for (const auto& [name, tensor] : tensors) {
-        require(tensor.dense(), "a tensor that safetensors files cannot hold");
-        entries.push_back({name, tensor.dtype, tensor.shape});
-    }
-    const std::string header = safetensors_header(entries, metadata), part = path + ".part";
-    RawFile file = RawFile::create(part);
-    file.write(header.data(), int64_t(header.size()), 0);
-    auto position = int64_t(header.size());
-    for (const auto& [name, tensor] : tensors) {
-        file.write(tensor.data, tensor.bytes(), position);
-        position += tensor.bytes();
-    }
-    file.sync();
-    publish_file(part, path);
-}
-
 }  // namespace coeus

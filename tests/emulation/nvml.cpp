@@ -50,10 +50,6 @@ int nvmlShutdown() {
     --nvml_users;
     return success;
 }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** gpu) {
-    *gpu = &the_gpu;
-    return index == 0 ? success : invalid_argument;
-}
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** gpu) {
     *gpu = &the_gpu;
     return std::strcmp(bus_id, "0000:17:00.0") == 0 ? success : not_found;

@@ -3,6 +3,7 @@
 #include "coeus/file/safetensors.hpp"
 
 #include "coeus/device/memory.hpp"
+#include "support/write_safetensors.hpp"
 #include "target.hpp"
 
 namespace coeus::fuzz {
@@ -22,13 +23,13 @@ std::vector<std::string> seeds() {
     std::vector<double> c = {0.1};
     const std::string path = (scratch() / "seed.safetensors").string();
     std::vector<std::string> all;
-    write_safetensors(path, {});
+    test::write_safetensors(path, {});
     all.push_back(read_scratch("seed.safetensors"));
-    write_safetensors(path,
-                      {{"a", Tensor(a.data(), Dtype::f32, {2, 3})},
-                       {"b", Tensor(b.data(), Dtype::bf16, {2})},
-                       {"c", Tensor(c.data(), Dtype::f64, {1, 1, 1, 1})}},
-                      {{"format", "pt"}});
+    test::write_safetensors(path,
+                            {{"a", Tensor(a.data(), Dtype::f32, {2, 3})},
+                             {"b", Tensor(b.data(), Dtype::bf16, {2})},
+                             {"c", Tensor(c.data(), Dtype::f64, {1, 1, 1, 1})}},
+                            {{"format", "pt"}});
     all.push_back(read_scratch("seed.safetensors"));
     return all;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // model.safetensors.index.json beside two files that are right.
 #include "coeus/file/safetensors.hpp"
+#include "support/write_safetensors.hpp"
 #include "target.hpp"
 
 namespace coeus::fuzz {
@@ -10,8 +11,8 @@ namespace {
 void write_files() {
     std::vector<float> a = {1, 2, 3, 4, 5, 6};
     const Tensor tensor(a.data(), Dtype::f32, {2, 3});
-    write_safetensors((scratch() / "model-1.safetensors").string(), {{"a", tensor}, {"b", tensor}});
-    write_safetensors((scratch() / "model-2.safetensors").string(), {{"c", tensor}});
+    test::write_safetensors((scratch() / "model-1.safetensors").string(), {{"a", tensor}, {"b", tensor}});
+    test::write_safetensors((scratch() / "model-2.safetensors").string(), {{"c", tensor}});
 }
 
 }  // namespace

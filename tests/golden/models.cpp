@@ -10,6 +10,7 @@
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 
@@ -82,8 +83,8 @@ public:
         const OwnedTensor stored(ours.dtype, ours.shape);
         const int64_t head_dim = ours.rows() / hub.rotated_heads;
         for (int64_t row = 0; row < ours.rows(); ++row)
-            copy_converting(stored.view.slice_rows(half_split_row(row, head_dim), 1),
-                            ours.slice_rows(row, 1));
+            test::copy_converting(stored.view.slice_rows(half_split_row(row, head_dim), 1),
+                                  ours.slice_rows(row, 1));
         return values(stored);
     }
 

@@ -6,6 +6,7 @@
 #include "coeus/file/safetensors.hpp"
 #include "coeus/kernels/kernels.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -49,7 +50,7 @@ void run_adam(const std::filesystem::path& folder, const std::string& name, Dtyp
         for (int step = 1; step <= 5; ++step) {
             inputs.read(fmt::format("{}.grad.{}", tensor, step),
                         rounded);  // gradients in the type of the case
-            copy_converting(grad, rounded);
+            test::copy_converting(grad, rounded);
             for (int64_t i = 0; i < shape.count(); ++i)
                 largest[size_t(i)] = std::fmax(largest[size_t(i)], std::fabs(element(grad, i)));
             StepScalars s;

@@ -7,6 +7,7 @@
 #include "coeus/pretrained/model_source.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/write_safetensors.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -92,7 +93,7 @@ TEST_CASE("convert: weights of several types go into a folder without a loss") {
     const Safetensors weights = Safetensors::open(model.string());
     std::map<std::string, std::vector<float>> exact;  // the norms
     std::map<std::string, std::vector<bf16>> rounded;
-    std::vector<NamedTensor> mixed;
+    std::vector<test::NamedTensor> mixed;
     for (const std::string& name : weights.names()) {
         const Shape shape = weights.entry(name).shape;
         exact[name] = weights.read_all<float>(name);
@@ -105,7 +106,7 @@ TEST_CASE("convert: weights of several types go into a folder without a loss") {
     }
     fs::create_directories(folder / "mixed");
     fs::copy_file(model / "config.json", folder / "mixed/config.json");
-    write_safetensors(folder / "mixed/model.safetensors", mixed);
+    test::write_safetensors(folder / "mixed/model.safetensors", mixed);
     convert_well(folder / "mixed", folder / "weights.h5");
     convert_well(folder / "weights.h5", folder / "back");
     const Safetensors back = Safetensors::open((folder / "back").string());

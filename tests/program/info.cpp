@@ -7,6 +7,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/write_safetensors.hpp"
 
 #include <cmath>
 
@@ -56,11 +57,11 @@ struct HubFolder {
     /// `bad`: one element of the last tensor is not finite.
     void write(Dtype dtype = Dtype::f32, bool bad = false) {
         std::vector<OwnedTensor> memory;
-        std::vector<NamedTensor> named;
+        std::vector<test::NamedTensor> named;
         for (const HubTensor& tensor : tensors) memory.emplace_back(dtype, tensor.shape);
         for (size_t i = 0; i < tensors.size(); ++i) named.push_back({tensors[i].name, memory[i].view});
         if (bad) set_element(memory.back(), 1, std::nan(""));
-        write_safetensors(folder / "model.safetensors", named);
+        test::write_safetensors(folder / "model.safetensors", named);
     }
     std::string path() const { return folder.path().string(); }
 };
@@ -177,13 +178,13 @@ TEST_CASE("info: a deck") {
 TEST_CASE("info: safetensors") {
     const TemporaryFolder folder;
     OwnedTensor a(Dtype::f32, {2, 3}), b(Dtype::bf16, {5}), c(Dtype::i32, {4});
-    write_safetensors(folder / "weights", {{"a", a.view}, {"b", b.view}, {"c", c.view}});
+    test::write_safetensors(folder / "weights", {{"a", a.view}, {"b", b.view}, {"c", c.view}});
     CHECK_THAT(shown({folder / "weights", "--verify"}),
                Contains("weights: safetensors\n") && Contains("3 in 1 file, 50 B") &&
                    Contains("15: 5 of bfloat16, 6 of float32, 4 of int32") && Contains("[2, 3]") &&
                    Contains("50 B read, all elements are finite"));
     set_element(b, 4, HUGE_VAL);
-    write_safetensors(folder / "infinite", {{"a", a.view}, {"b", b.view}});
+    test::write_safetensors(folder / "infinite", {{"a", a.view}, {"b", b.view}});
     CHECK(shown({folder / "infinite"}).find("not finite") == std::string::npos);
     CHECK_THAT(refused_info({folder / "infinite", "--verify"}),
                Contains("infinite: 1 elements are not finite, the first of them in tensor 'b'"));

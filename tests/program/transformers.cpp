@@ -8,6 +8,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
+#include "support/write_safetensors.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +44,7 @@ Answers ask_transformers(const std::string& python, const std::vector<Question>&
     for (size_t i = 0; i < questions.size(); ++i) {
         const auto& [model, tokens, sequences] = questions[i];
         std::vector<int64_t> copy = tokens;
-        write_safetensors(
+        test::write_safetensors(
             folder / fmt::format("{} tokens", i),
             {{"tokens", Tensor(copy.data(), Dtype::i64, {sequences, int64_t(tokens.size()) / sequences})}});
         command += fmt::format(" '{0}' '{1}/{2} tokens' '{1}/{2} logits'", model.string(),

@@ -2,6 +2,7 @@
 #include "support/gradcheck.hpp"
 
 #include "coeus/base/random.hpp"
+#include "support/copy_converting.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -120,7 +121,7 @@ private:
         Ctx c = start();
         const Tensor y = layer_.forward(c, x());
         if (!std::isfinite(value_of(y))) problem("the forward gave " + fmt::format("{}", value_of(y)));
-        if (y) copy_converting(dy_, r_);
+        if (y) test::copy_converting(dy_, r_);
         const Tensor dx = layer_.backward(c, y ? dy_.view : Tensor{});
         if (frame_.mark().entries != 0)
             problem(fmt::format("{} tensors are left in the frame", frame_.mark().entries));

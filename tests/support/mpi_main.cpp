@@ -2,6 +2,7 @@
 // Runs Catch2 on every rank of an mpirun: rank 0 reports, another rank only where it fails; the exit code is
 // the worst of all ranks, and says that all was skipped if it was on all of them. A case must use CHECK
 // around collectives, or ranks wait for one that left.
+#include "coeus/comm/communicator.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/device/memory.hpp"
 #include "support/skip.hpp"
@@ -24,9 +25,10 @@ int run(int argc, char** argv) {
     std::cout.rdbuf(terminal);
     if (mpi.world_rank() != 0 && failed)
         std::cout << "rank " << mpi.world_rank() << ":\n" << held.str() << std::flush;
-    const int worst = mpi.max_over_world(failed);
-    const bool all_skipped = mpi.max_over_world(skipped ? 0 : 1) == 0;
-    return all_skipped ? coeus::test::skipped_code : worst;
+    const coeus::Communicator world = coeus::Communicator::world("results of tests");
+    const int64_t worst = world.all_reduce(int64_t(failed), coeus::Reduce::max);
+    const bool all_skipped = world.all_reduce(int64_t(skipped ? 0 : 1), coeus::Reduce::max) == 0;
+    return all_skipped ? coeus::test::skipped_code : int(worst);
 }
 
 const bool registered = (coeus::test::runner = run, true);

@@ -2,6 +2,7 @@
 // Operands of the kernel cases, and what runs them.
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
+#include "support/copy_converting.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +17,7 @@ void poison(const Tensor& t) {
     const bool is_index = t.dtype == Dtype::i32;
     for (int64_t i = 0; i < t.cols(); ++i)
         set_element(row.view, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
-    for (int64_t r = 0; r < t.rows(); ++r) copy_converting(t.slice_rows(r, 1), row.view);
+    for (int64_t r = 0; r < t.rows(); ++r) test::copy_converting(t.slice_rows(r, 1), row.view);
 }
 
 bool same_bits(const Operands& a, const Operands& b) {
@@ -55,8 +56,8 @@ std::vector<double> rounded_values(const Argument& a, Dtype type, uint64_t seed)
                                           : a.mean + a.deviation * random.normal[i];
     const Tensor exact(values.data(), Dtype::f64, a.shape);
     const OwnedTensor rounded(type, a.shape, a.name);
-    copy_converting(rounded.view, exact);
-    copy_converting(exact, rounded.view);
+    test::copy_converting(rounded.view, exact);
+    test::copy_converting(exact, rounded.view);
     return values;
 }
 
@@ -76,7 +77,7 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
         poison(owned.view);
         if (a.role != Role::output) {
             std::vector<double> exact = rounded_values(a, type_in(values), seed);
-            copy_converting(view, Tensor(exact.data(), Dtype::f64, a.shape));
+            test::copy_converting(view, Tensor(exact.data(), Dtype::f64, a.shape));
         }
         result.tensors.push_back(view);
         result.storage.push_back(std::move(owned));
@@ -108,7 +109,7 @@ Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64
         exec.workspace = Arena(planning.workspace.peak(), "preparation");
         c.prepare(cpu_kernels(), exec, exact);
         for (size_t i = 0; i < c.arguments.size(); ++i)
-            if (c.arguments[i].role != Role::output) copy_converting(operands[i], exact[i]);
+            if (c.arguments[i].role != Role::output) test::copy_converting(operands[i], exact[i]);
     }
     return operands;
 }

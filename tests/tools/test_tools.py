@@ -2,6 +2,7 @@
 """The scripts under tools: each rule must be able to fail, and say where."""
 import io
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -278,6 +279,23 @@ class Packages(unittest.TestCase):
         done = self.deps("fuzz", lacking=["libclang-rt-14-dev", "clang-19"])
         self.assertIn("has no package clang-14 with libclang-rt-14-dev, and no clang-19 with libclang-rt-19-dev\n",
                       done.stderr)
+
+    def test_without_apt_every_library_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("dirname", "awk", "sed", "paste", "tr"):
+                (Path(folder) / name).symlink_to(shutil.which(name))
+            done = subprocess.run(["/bin/sh", ROOT / "tools/deps.sh", "build"], capture_output=True, text=True,
+                                  env={"PATH": folder})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # all that CMake looks for, by the names that its messages have
+        text = (ROOT / "cmake/dependencies.cmake").read_text()
+        names = re.findall(r'coeus_missing\("([^"$]+?)(?: \(of [^"]*)?"', text)
+        names += re.findall(r'^coeus_find\(\S+ (?:"[^"]*"|\S+) (?:"[^"]*"|\S+) "([^"]+)"', text, re.MULTILINE)
+        names += re.findall(r"^coeus_find_headers\(\S+ \S+ (\S+)", text, re.MULTILINE)
+        self.assertGreater(len(names), 10)
+        for name in names:
+            self.assertRegex(done.stdout, r"[ ,]" + re.escape(name) + "[,;]")
+        self.assertNotIn("$", done.stdout)
 
     def test_the_mpi_that_is_installed_or_named(self):
         self.assertIn("recommends g++ cmake ninja-build ", self.deps("build").stderr)

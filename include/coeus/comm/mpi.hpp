@@ -27,7 +27,6 @@ public:
     /// "Open MPI v4.1.4"
     static std::string library_version();
 
-    int max_over_world(int value) const;
     /// Ranks of this host that give the same text, this one counted, and its number among them. Collective.
     struct Alike {
         int ranks = 1, number = 0;

@@ -56,7 +56,6 @@ public:
     SampleStream(std::vector<Sampler> sources, const std::vector<double>& weights);
 
     int64_t seq_len() const { return sources_[0].seq_len(); }
-    size_t num_sources() const { return sources_.size(); }
     const Sampler& source(size_t number) const { return sources_[number]; }
     /// Of all samples, the part that comes from a source.
     double part(size_t number) const { return double(order_.count(number)) / double(order_.period()); }

@@ -27,10 +27,8 @@ std::string throttle_text(uint64_t throttle_reasons);
 
 class GpuMonitor {
 public:
-    /// The monitor of a GPU; none where the library or the GPU is absent, or the driver does not run.
-    /// `index` counts as nvidia-smi does, which may not be how CUDA counts.
-    static std::optional<GpuMonitor> of_index(unsigned index, const std::string& library = default_library);
-    /// `bus_id` as cudaDeviceGetPCIBusId() says it: "0000:17:00.0".
+    /// The monitor of a GPU; none if the library or the GPU is absent, or the driver does not run. `bus_id`
+    /// as cudaDeviceGetPCIBusId() says it: "0000:17:00.0".
     static std::optional<GpuMonitor> of_bus_id(const std::string& bus_id,
                                                const std::string& library = default_library);
     static constexpr const char* default_library = "libnvidia-ml.so.1";

@@ -48,9 +48,6 @@ struct Tensor {
     Tensor reshape(const Shape& s) const;
 };
 
-/// Copies element by element between tensors of equal shape, also where the types differ (host, not for the
-/// loop).
-void copy_converting(Tensor to, Tensor from);
 /// Element i (dense order) as a double; for tests, files and messages.
 double element(const Tensor& t, int64_t i);
 void set_element(const Tensor& t, int64_t i, double value);

@@ -30,8 +30,6 @@ private:
 };
 
 uint64_t hash_of(std::string_view bytes);
-/// Of a file's content. ConfigError where it cannot be read.
-uint64_t hash_of_file(const std::string& path);
 /// Sixteen hexadecimal digits.
 std::string hash_text(uint64_t hash);
 

@@ -77,13 +77,10 @@ public:
     void set_attribute(const std::string& name, std::integral auto value) {
         set_int_attribute(name, int64_t(value));
     }
-    void set_attribute(const std::string& name, double value);
     void set_attribute(const std::string& name, const std::string& value);
     bool has_attribute(const std::string& name) const;
-    std::vector<std::string> attribute_names() const;
     /// ConfigError where it is absent or of another kind (numbers of any width are converted).
     int64_t int_attribute(const std::string& name) const;
-    double double_attribute(const std::string& name) const;
     std::string string_attribute(const std::string& name) const;
 
 protected:

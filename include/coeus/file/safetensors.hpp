@@ -69,13 +69,4 @@ struct SafetensorsEntry {
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::map<std::string, std::string>& metadata = {});
 
-struct NamedTensor {
-    std::string name;
-    Tensor tensor;  ///< dense; f64, f32, f16, bf16, i64, i32 or u8
-};
-
-/// Writes one file, complete or not at all; `metadata` goes to "__metadata__".
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
-
 }  // namespace coeus

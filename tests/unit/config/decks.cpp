@@ -7,6 +7,7 @@
 #include "support/options.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>

@@ -103,7 +103,6 @@ TEST_CASE("sample stream: each source through its own epochs") {
     const std::vector<Sampler> sources = {Sampler(a, {.seq_len = 2}), Sampler(b, {.seq_len = 2})};
     SampleStream stream(sources, {0.5, 0.5});
     CHECK(stream.seq_len() == 2);
-    CHECK(stream.num_sources() == 2);
     CHECK(stream.part(0) == 0.5);
     std::vector<int64_t> first_tokens[2];
     BlendOrder order({0.5, 0.5});

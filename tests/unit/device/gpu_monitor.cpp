@@ -40,16 +40,21 @@ int absent_figures(const GpuSample& s) {
            !s.temperature + !s.utilisation + !s.throttle_reasons;
 }
 
+constexpr const char* bus = "0000:17:00.0";
+
+std::optional<GpuMonitor> monitor_of() {
+    return GpuMonitor::of_bus_id(bus, COEUS_NVML_STAND_IN);
+}
+
 }  // namespace
 
-TEST_CASE("GPU monitor: every figure, by index and by bus") {
+TEST_CASE("GPU monitor: every figure, and one library for each monitor") {
     StandIn nvml;
     nvml.throttle() = 0x4;
     {
-        auto by_index = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
-        auto by_bus = GpuMonitor::of_bus_id("0000:17:00.0", COEUS_NVML_STAND_IN);
+        auto first = monitor_of(), second = monitor_of();
         CHECK(nvml.users() == 2);
-        for (auto* found : {&by_index, &by_bus}) {
+        for (auto* found : {&first, &second}) {
             REQUIRE(found->has_value());
             const GpuMonitor monitor = *std::move(*found);
             CHECK(monitor.name() == "NVIDIA H100 80GB HBM3");
@@ -72,7 +77,7 @@ TEST_CASE("GPU monitor: every figure, by index and by bus") {
 
 TEST_CASE("GPU monitor: what a GPU does not know is absent, and nothing else") {
     StandIn nvml;
-    const auto monitor = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
+    const auto monitor = monitor_of();
     REQUIRE(monitor.has_value());
     CHECK(absent_figures(monitor->sample()) == 0);
     for (const char* query :
@@ -86,19 +91,18 @@ TEST_CASE("GPU monitor: what a GPU does not know is absent, and nothing else") {
     nvml.unsupported() = "power";
     CHECK_FALSE(monitor->sample().power.has_value());
     nvml.unsupported() = "name";
-    const auto nameless = GpuMonitor::of_index(0, COEUS_NVML_STAND_IN);
+    const auto nameless = monitor_of();
     REQUIRE(nameless.has_value());
     CHECK(nameless->name().empty());
 }
 
 TEST_CASE("GPU monitor: none without the library, the driver or the GPU") {
     StandIn nvml;
-    CHECK_FALSE(GpuMonitor::of_index(0, "/absent/libnvidia-ml.so.1").has_value());
-    CHECK_FALSE(GpuMonitor::of_index(0, "libm.so.6").has_value());  // a library without NVML's functions
-    CHECK_FALSE(GpuMonitor::of_index(7, COEUS_NVML_STAND_IN).has_value());
+    CHECK_FALSE(GpuMonitor::of_bus_id(bus, "/absent/libnvidia-ml.so.1").has_value());
+    CHECK_FALSE(GpuMonitor::of_bus_id(bus, "libm.so.6").has_value());  // a library without NVML's functions
     CHECK_FALSE(GpuMonitor::of_bus_id("0000:99:00.0", COEUS_NVML_STAND_IN).has_value());
     nvml.has_driver() = false;
-    CHECK_FALSE(GpuMonitor::of_index(0, COEUS_NVML_STAND_IN).has_value());
+    CHECK_FALSE(monitor_of().has_value());
     CHECK(nvml.users() == 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include "coeus/device/memory.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -119,18 +120,19 @@ TEST_CASE("copies convert, also between rows that are apart") {
     Counted from({3, 4});
     from.data[5] = 1.00390625f;  // between two bf16 numbers, nearer to none: to even, 1
     const OwnedTensor to(Dtype::bf16, {3, 2});
-    copy_converting(to, from.view.slice_cols(1, 2));
+    test::copy_converting(to, from.view.slice_cols(1, 2));
     CHECK(element(to, 0) == 1);
     CHECK(element(to, 1) == 2);
     CHECK(element(to, 2) == 1);
     CHECK(element(to, 5) == 10);
 
     const OwnedTensor wide(Dtype::f32, {3, 4});
-    copy_converting(wide.view.slice_cols(2, 2), from.view.slice_cols(0, 2));
+    test::copy_converting(wide.view.slice_cols(2, 2), from.view.slice_cols(0, 2));
     CHECK(element(wide, 0) == 0);
     CHECK(element(wide, 2) == 0);
     CHECK(element(wide, 11) == 9);
-    CHECK_THROWS_WITH(copy_converting(to, from.view), Catch::Contains("copied tensors differ in shape"));
-    CHECK_THROWS_WITH(copy_converting(to, from.view.reshape({2, 6}).slice_cols(0, 3)),
+    CHECK_THROWS_WITH(test::copy_converting(to, from.view),
+                      Catch::Contains("copied tensors differ in shape"));
+    CHECK_THROWS_WITH(test::copy_converting(to, from.view.reshape({2, 6}).slice_cols(0, 3)),
                       Catch::Contains("copied tensors differ in shape"));
 }

@@ -24,13 +24,3 @@ TEST_CASE("the borders of pieces do not change a hash", "[hash]") {
         CHECK(hasher.digest() == hash_of(bytes));
     }
 }
-
-TEST_CASE("a file's hash is its content's", "[hash]") {
-    const test::TemporaryFolder folder;
-    for (size_t size : {size_t(0), size_t(1), (size_t(1) << 20) + 1}) {
-        const std::string content(size, 'x');
-        test::write_file(folder / "x", content);
-        CHECK(hash_of_file(folder / "x") == hash_of(content));
-    }
-    CHECK_THROWS_AS(hash_of_file(folder / "no"), ConfigError);
-}

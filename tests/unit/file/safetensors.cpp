@@ -3,6 +3,7 @@
 
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "support/write_safetensors.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -35,7 +36,7 @@ std::string sample(const test::TemporaryFolder& folder, const std::string& name 
     static std::vector<float> a = {1, 2, 3, 4, 5, 6};
     static std::vector<int64_t> b = {-1, int64_t(1) << 40};
     const std::string path = folder / name;
-    write_safetensors(
+    test::write_safetensors(
         path, {{"a", Tensor(a.data(), Dtype::f32, {2, 3})}, {"b", Tensor(b.data(), Dtype::i64, {2})}});
     return path;
 }
@@ -51,14 +52,14 @@ TEST_CASE("safetensors: what is written comes back", "[safetensors]") {
     std::vector<uint8_t> u = {255, 0, 1};
     std::vector<float> scalar = {2.25f};
     const std::string path = folder / "x.safetensors";
-    write_safetensors(path,
-                      {{"u", Tensor(u.data(), Dtype::u8, {3, 1})},
-                       {"d", Tensor(d.data(), Dtype::f64, {1, 3})},
-                       {"h", Tensor(h.data(), Dtype::f16, {2})},
-                       {"b", Tensor(b.data(), Dtype::bf16, {1, 1, 1, 1})},
-                       {"i", Tensor(i.data(), Dtype::i32, {2})},
-                       {"none", Tensor(nullptr, Dtype::f32, {0, 5})}},
-                      {{"format", "pt"}});
+    test::write_safetensors(path,
+                            {{"u", Tensor(u.data(), Dtype::u8, {3, 1})},
+                             {"d", Tensor(d.data(), Dtype::f64, {1, 3})},
+                             {"h", Tensor(h.data(), Dtype::f16, {2})},
+                             {"b", Tensor(b.data(), Dtype::bf16, {1, 1, 1, 1})},
+                             {"i", Tensor(i.data(), Dtype::i32, {2})},
+                             {"none", Tensor(nullptr, Dtype::f32, {0, 5})}},
+                            {{"format", "pt"}});
     const Safetensors file = Safetensors::open(path);
     CHECK(file.names() == std::vector<std::string>{"b", "d", "h", "i", "none", "u"});
     CHECK(file.entry("b").shape == Shape{1, 1, 1, 1});
@@ -188,6 +189,6 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         CHECK_THROWS_AS(file.read("a", Tensor(seven, Dtype::f32, {7})), LogicError);
     }
     SECTION("nowhere to write") {
-        CHECK_THROWS_AS(write_safetensors((folder / "no") / "x", {}), SystemError);
+        CHECK_THROWS_AS(test::write_safetensors((folder / "no") / "x", {}), SystemError);
     }
 }

@@ -4,6 +4,7 @@
 #include "coeus/device/memory.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "support/write_safetensors.hpp"
 
 #include <filesystem>
 
@@ -166,13 +167,13 @@ TEST_CASE("hub: weights of another model are refused in words", "[hub]") {
     const test::TemporaryFolder folder;
     std::vector<float> values = {1, 2, 3, 4, 5, 6};
     std::vector<int64_t> integers = {1, 2};
-    const auto write = [&](const std::vector<NamedTensor>& more) {
-        std::vector<NamedTensor> tensors = {
+    const auto write = [&](const std::vector<test::NamedTensor>& more) {
+        std::vector<test::NamedTensor> tensors = {
             {"a", Tensor(values.data(), Dtype::f32, {3, 2})},
             {"lm_head.weight", Tensor(values.data(), Dtype::f32, {1})},
             {"x.rotary_emb.inv_freq", Tensor(values.data(), Dtype::f32, {1})}};
         tensors.insert(tensors.end(), more.begin(), more.end());
-        write_safetensors(folder / "model.safetensors", tensors);
+        test::write_safetensors(folder / "model.safetensors", tensors);
     };
     OwnedTensor a(Dtype::f32, {3, 2}), b(Dtype::f32, {2});
     write({});

@@ -4,6 +4,7 @@
 #include "naive.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
@@ -147,7 +148,7 @@ TEST_CASE("rope and embedding are linear: their backward is the transpose") {
         Operands back = make_operands(inverse, Dtype::f64, Dtype::f64, 1),
                  y = make_operands(inverse, Dtype::f64, Dtype::f64, 2);
         Exec exec;
-        copy_converting(back[0], y[0]);
+        test::copy_converting(back[0], y[0]);
         inverse.call(cpu_kernels(), exec, back);
         CHECK(relatively_close(dot(forward[0], y[0]), dot(x[0], back[0]), 1e-12));
     }
@@ -168,9 +169,9 @@ TEST_CASE("gradients may overwrite what the table says they may") {
         OwnedTensor qkv(type, {202, 96});
         const Tensor q = qkv.view.slice_cols(0, 48), k = qkv.view.slice_cols(48, 24),
                      v = qkv.view.slice_cols(72, 24);
-        copy_converting(q, o[2]);
-        copy_converting(k, o[3]);
-        copy_converting(v, o[4]);
+        test::copy_converting(q, o[2]);
+        test::copy_converting(k, o[3]);
+        test::copy_converting(v, o[4]);
         Exec exec = planned_exec(c, o, 2);
         cpu_kernels().attention_backward(exec, q, k, v, o[6], o[0], o[1], q, k, v, o[5], s, false);
         CHECK(values_of(q) == values_of(apart[7]));
@@ -249,8 +250,8 @@ TEST_CASE("attention to parts of the keys adds up to attention to all of them") 
             const auto copy_keys = [&](Tensor to, Tensor from, bool back) {
                 for (int64_t i = 0; i < 2 * part.count; ++i) {
                     const int64_t row = i / part.count * 128 + part.index(i % part.count);
-                    copy_converting(back ? from.slice_rows(row, 1) : to.slice_rows(i, 1),
-                                    back ? to.slice_rows(i, 1) : from.slice_rows(row, 1));
+                    test::copy_converting(back ? from.slice_rows(row, 1) : to.slice_rows(i, 1),
+                                          back ? to.slice_rows(i, 1) : from.slice_rows(row, 1));
                 }
             };
             copy_keys(k, o[3], false);

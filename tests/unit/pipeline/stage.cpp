@@ -5,6 +5,7 @@
 #include "coeus/models/registry.hpp"
 #include "coeus/optim/adam.hpp"
 #include "support/catch.hpp"
+#include "support/copy_converting.hpp"
 #include "support/gradcheck.hpp"
 #include "support/support.hpp"
 
@@ -243,7 +244,8 @@ TEST_CASE("several chunks of the head: loss and gradients do not depend on them"
 
     TestModel reference(config, f64, {2, 150});
     for (size_t i = 0; i < model.parameters().storages().size(); ++i)
-        copy_converting(reference.parameters().storages()[i].master, model.parameters().storages()[i].master);
+        test::copy_converting(reference.parameters().storages()[i].master,
+                              model.parameters().storages()[i].master);
     const Result in_double = run(reference, whole);
     CHECK(relatively_close(chunked.loss, in_double.loss, 1e-6));
     for (size_t i = 0; i < model.parameters().storages().size(); ++i) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/types.hpp"
+#include "coeus/device/tensor.hpp"
+
+#include <cstring>
+
+namespace coeus::test {
+
+/// Copies element by element between tensors of equal shape in host memory, also if the types differ.
+inline void copy_converting(Tensor to, Tensor from) {
+    require(to.count() == from.count() && to.rows() == from.rows(), "copied tensors differ in shape");
+    if (to.dtype != from.dtype) {
+        for (int64_t i = 0; i < to.count(); ++i) set_element(to, i, element(from, i));
+        return;
+    }
+    const size_t bytes = size_t(to.cols() * size_of(to.dtype));
+    for (int64_t r = 0; r < to.rows() && bytes > 0; ++r)
+        std::memcpy(to.slice_rows(r, 1).data, from.slice_rows(r, 1).data, bytes);
+}
+
+}  // namespace coeus::test

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "coeus/base/error.hpp"
+#include "coeus/device/tensor.hpp"
+#include "coeus/file/raw_file.hpp"
+#include "coeus/file/safetensors.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace coeus::test {
+
+struct NamedTensor {
+    std::string name;
+    Tensor tensor;  ///< dense; f64, f32, f16, bf16, i64, i32 or u8
+};
+
+/// Writes one file, complete or not at all; `metadata` goes to "__metadata__".
+inline void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata = {}) {
+    std::vector<SafetensorsEntry> entries;
+    for (const auto& [name, tensor] : tensors) {
+        require(tensor.dense(), "a tensor that safetensors files cannot hold");
+        entries.push_back({name, tensor.dtype, tensor.shape});
+    }
+    const std::string header = safetensors_header(entries, metadata), part = path + ".part";
+    RawFile file = RawFile::create(part);
+    file.write(header.data(), int64_t(header.size()), 0);
+    auto position = int64_t(header.size());
+    for (const auto& [name, tensor] : tensors) {
+        file.write(tensor.data, tensor.bytes(), position);
+        position += tensor.bytes();
+    }
+    file.sync();
+    publish_file(part, path);
+}
+
+}  // namespace coeus::test
