@@ -145,7 +145,7 @@ class Tree:
                   for names in NESTED.findall(text) for name in names}
         self.declared = {}
         for path, text in self.code.items():
-            if path.suffix in (".hpp", ".cuh") and "emulation" not in path.parts:  # which has other names for the same
+            if path.suffix in (".hpp", ".cuh") and Path("tests/stand_ins/cuda") not in path.parents:  # which has other names for the same
                 for pattern in (TYPE, FUNCTION):
                     for match in pattern.finditer(text):
                         name = next(group for group in match.groups() if group)
@@ -154,7 +154,7 @@ class Tree:
 
     def target(self, path, name):
         """The file that `#include "name"` means in a file, or None."""
-        folders = [path.parent, Path("include"), Path("tests"), Path("tests/emulation")]
+        folders = [path.parent, Path("include"), Path("tests"), Path("tests/stand_ins/cuda")]
         if path.parts[0] == "src":
             folders.append(Path(*path.parts[:2]))
         return next((p for p in (Path(os.path.normpath(f / name)) for f in folders) if p in self.texts), None)

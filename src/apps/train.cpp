@@ -3,7 +3,7 @@
 #include "train.hpp"
 
 #include "coeus/base/log.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/job/job_end.hpp"

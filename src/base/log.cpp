@@ -19,7 +19,7 @@ namespace coeus::log {
 namespace {
 
 // One of the process: the sinks, and who this process is. (The others: FlightRecorder::own(), the signals
-// that stop_request.cpp notes.)
+// that stop_signals.cpp notes.)
 struct State {
     std::shared_ptr<spdlog::logger> terminal;
     std::shared_ptr<spdlog::logger> file;

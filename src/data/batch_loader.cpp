@@ -3,7 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/flight_recorder.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 
 #include <chrono>
 

@@ -7,7 +7,7 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/file_lock.hpp"

@@ -2,7 +2,7 @@
 #include "coeus/job/job_end.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 
 #include <algorithm>
 #include <array>

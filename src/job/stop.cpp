@@ -2,7 +2,7 @@
 #include "coeus/job/stop.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 
 #include <limits>
 #include <utility>

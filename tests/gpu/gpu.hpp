@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of a GPU ask of it beside Coeus' own interfaces. They are built twice: for the emulated one
-// (tests/emulation), which draws the order of its threads and streams, and where there is CUDA for a real
+// (tests/stand_ins/cuda), which draws the order of its threads and streams, and where there is CUDA for a real
 // one.
 #pragma once
 

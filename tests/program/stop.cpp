@@ -2,7 +2,7 @@
 // Runs that are asked to end by a signal at any moment, or by the end of their time: exit code 75, saved
 // where a step was done, and the same line goes on to the figures of a run that nobody disturbed.
 #include "coeus/base/random.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"

@@ -107,7 +107,7 @@ namespace {
 
 // mpirun of Open MPI 4.0 and 4.1 sometimes overlooks that a rank has finalised, so that a run whose ranks all
 // exited with 0 ends with 1 (its issue 9389: two threads set bits of one word). That our ranks finalise is
-// seen by the tests that preload tests/counter.
+// seen by the tests that preload tests/stand_ins/mpi.
 void forgive_mpirun(Outcome& outcome) {
     const size_t said = outcome.output.find("mpirun has exited due to process rank ");
     if (outcome.exit_code != 1 || said == std::string::npos) return;

@@ -23,6 +23,7 @@ import check_uses  # noqa: E402
 import exchange  # noqa: E402
 import sources  # noqa: E402
 import tidy  # noqa: E402
+import where_tested  # noqa: E402
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -211,6 +212,34 @@ class Tidy(unittest.TestCase):
             self.assertEqual(tidy.sources_of({"file": str(ROOT / "src/io/dcp.cpp")}, Path(folder)),
                              [ROOT / "src/io/dcp.cpp"])
             self.assertEqual(tidy.sources_of({"file": "/elsewhere/x.cpp"}, Path(folder)), [])
+
+
+class WhereTested(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tests = where_tested.Tests()
+
+    def test_each_source_has_a_test(self):
+        tests = self.tests
+        untested = [str(source) for source in where_tested.sources() if not tests.of(source)[1]]
+        self.assertEqual(untested, [])
+
+    def test_the_table_names_what_there_is(self):
+        tests = self.tests
+        sources = [str(source.relative_to("src")) for source in where_tested.sources()]
+        used = {pattern for source in sources for pattern, _ in tests.table
+                if tests.of(Path("src") / source) == ("as the table says", dict(tests.table)[pattern])}
+        for pattern, files in tests.table:
+            self.assertIn(pattern, used)
+            for file in files:
+                self.assertTrue((ROOT / file).exists(), file)
+
+    def test_the_ways_to_find_it(self):
+        tests = self.tests
+        self.assertEqual(tests.of(Path("src/base/log.cpp")), ("its own", [Path("tests/unit/base/log.cpp")]))
+        self.assertEqual(tests.of(Path("src/comm/together.cpp")), ("by name", [Path("tests/mpi/comm/together.cpp")]))
+        self.assertEqual(tests.of(Path("src/train/faults.cpp"))[0], "as the table says")
+        self.assertEqual(tests.of(Path("src/train/absent.cpp"))[1], [])
 
 
 class Packages(unittest.TestCase):

@@ -40,7 +40,7 @@ public:
     BatchLoader& operator=(const BatchLoader&) = delete;
 
     /// The next step's batch, which lives until the following call. Rethrows what went wrong on the thread.
-    /// None where this process was asked to stop (base/stop_request.hpp) while it was waited for.
+    /// None where this process was asked to stop (base/stop_signals.hpp) while it was waited for.
     std::optional<StepBatch> next();
 
 private:

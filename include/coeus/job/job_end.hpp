@@ -33,7 +33,7 @@ public:
         double ask_every = 300;  ///< seconds
         std::function<double()> now = epoch_seconds;
     };
-    /// `margin` seconds before the end it notes that time is over (coeus/base/stop_request.hpp), for loops
+    /// `margin` seconds before the end it notes that time is over (coeus/base/stop_signals.hpp), for loops
     /// that are far from the next safe point of all ranks; more time after that comes too late.
     explicit JobEnd(Options options, double margin = 0);
     /// Waits for no answer that is not there yet; `ask` then goes on behind it.

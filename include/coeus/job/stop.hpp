@@ -3,7 +3,7 @@
 // time is nearly over.
 #pragma once
 
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "coeus/comm/communicator.hpp"
 #include "coeus/job/job_end.hpp"
 

@@ -5,7 +5,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/observe/tracer.hpp"
 #include "gpu/gpu.hpp"
-#include "nccl_stand_in/nccl.hpp"
+#include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks whose tensors NCCL carries train as one rank on the CPU.
 #include "gpu/gpu.hpp"
-#include "nccl_stand_in/nccl.hpp"
+#include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_factors.hpp"
 

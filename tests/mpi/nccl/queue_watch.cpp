@@ -4,7 +4,7 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/comm/nccl_world.hpp"
 #include "gpu/gpu.hpp"
-#include "nccl_stand_in/nccl.hpp"
+#include "stand_ins/nccl/nccl.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
-#include "emulation/block.hpp"
-#include "emulation/runtime.hpp"
+#include "stand_ins/cuda/block.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 #include "gpu/numbers.hpp"
 #include "support/catch.hpp"
 

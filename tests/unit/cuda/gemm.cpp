@@ -3,7 +3,7 @@
 // products compute.
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/kernels.hpp"
-#include "emulation/cublasLt.h"
+#include "stand_ins/cuda/cublasLt.h"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"

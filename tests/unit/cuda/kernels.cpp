@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at in the CUDA kernels on the CPU alone (tests/emulation); tests/gpu has the others.
-#include "emulation/block.hpp"
+// What is looked at in the CUDA kernels on the CPU alone (tests/stand_ins/cuda); tests/gpu has the others.
+#include "stand_ins/cuda/block.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"

@@ -2,7 +2,7 @@
 // The ranges that NVIDIA's profilers are told of.
 #include "coeus/device/named_range.hpp"
 
-#include "emulation/nvtx3/nvToolsExt.h"
+#include "stand_ins/cuda/nvtx3/nvToolsExt.h"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 

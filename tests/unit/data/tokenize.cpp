@@ -2,7 +2,7 @@
 #include "coeus/data/tokenize.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/json.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/job/job_end.hpp"
 
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 #include "support/catch.hpp"
 #include "support/patience.hpp"
 #include "support/support.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where gathered units lie, who may have them, and what is gathered and reduced when: of one rank of several
-// that are only planned, whose collectives do nothing. tests/mpi/layers/gathered.cpp: what ranks get by them.
+// that are only planned, whose collectives do nothing. tests/mpi/state/fsdp.cpp: what ranks get by them.
 #include "coeus/state/fsdp.hpp"
 
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulation/runtime.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 
-#include "emulation/block.hpp"
+#include "stand_ins/cuda/block.hpp"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulation/nvtx3/nvToolsExt.h"
+#include "stand_ins/cuda/nvtx3/nvToolsExt.h"
 
 #include <mutex>
 #include <string>

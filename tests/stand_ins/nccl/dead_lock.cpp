@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl_stand_in/dead_lock.hpp"
+#include "stand_ins/nccl/dead_lock.hpp"
 
 #include <array>
 #include <atomic>

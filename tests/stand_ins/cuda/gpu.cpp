@@ -2,8 +2,8 @@
 // The emulated GPU of tests/gpu.
 #include "gpu/gpu.hpp"
 
-#include "emulation/block.hpp"
-#include "emulation/runtime.hpp"
+#include "stand_ins/cuda/block.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 
 #include <cstdlib>
 

@@ -2,11 +2,11 @@
 // In the place of cuDNN, which has no source to be run here: takes descriptors as the library does, and does
 // the operations of a graph one after the other on the emulated streams, in float32. COEUS_CUDNN=stand-in
 // loads it.
-#include "../../src/kernels/cuda/cudnn.hpp"
+#include "../../../src/kernels/cuda/cudnn.hpp"
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/types.hpp"
-#include "emulation/cuda_runtime.h"
+#include "stand_ins/cuda/cuda_runtime.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our declarations of cuDNN beside its own; compiled where there is a cudnn.h.
-#include "../../src/kernels/cuda/cudnn.hpp"
+#include "../../../src/kernels/cuda/cudnn.hpp"
 
 #include <cudnn.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/base/stop_request.hpp"
+#include "coeus/base/stop_signals.hpp"
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"

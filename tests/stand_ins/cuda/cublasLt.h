@@ -4,7 +4,7 @@
 // algorithms for just the product that they were suggested for, no more workspace than was allowed.
 #pragma once
 
-#include "emulation/cuda_runtime.h"
+#include "stand_ins/cuda/cuda_runtime.h"
 
 #include <cstdint>
 

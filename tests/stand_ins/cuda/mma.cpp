@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulation/mma.hpp"
+#include "stand_ins/cuda/mma.hpp"
 
-#include "emulation/block.hpp"
+#include "stand_ins/cuda/block.hpp"
 
 #include <bit>
 

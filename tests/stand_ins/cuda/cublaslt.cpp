@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products are done by the CPU's kernels, all algorithms alike.
-#include "emulation/cublasLt.h"
+#include "stand_ins/cuda/cublasLt.h"
 
 #include "coeus/kernels/kernels.hpp"
 

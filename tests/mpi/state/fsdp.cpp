@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What layers get by gathered units, and the optimizer of their gradients: on so many replicas of so many
-// ranks that divide the rows, every number exact. One rank: tests/unit/state/gathered.cpp; in a training
-// step: tests/mpi/train/gathered.cpp.
+// ranks that divide the rows, every number exact. One rank: tests/unit/state/fsdp.cpp; in a training
+// step: taking_turns.cpp.
 #include "coeus/state/fsdp.hpp"
 
 #include "support/catch.hpp"

@@ -3,9 +3,9 @@
 // launches run on the emulated blocks of block.hpp, when the streams of runtime.hpp come to them.
 #pragma once
 
-#include "emulation/block.hpp"
-#include "emulation/mma.hpp"
-#include "emulation/runtime.hpp"
+#include "stand_ins/cuda/block.hpp"
+#include "stand_ins/cuda/mma.hpp"
+#include "stand_ins/cuda/runtime.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl_stand_in/nccl.hpp"
+#include "stand_ins/nccl/nccl.hpp"
 
 #include "coeus/base/types.hpp"
-#include "emulation/runtime.hpp"
-#include "nccl_stand_in/dead_lock.hpp"
+#include "stand_ins/cuda/runtime.hpp"
+#include "stand_ins/nccl/dead_lock.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+# coeus_test, coeus_mpi_test, coeus_add_test, coeus_checked_header: tests of all kinds, with their labels, limits and costs.
+
+# cases take longer to compile than to run; what they test has full optimisation
+set(coeus_case_options -O0)
+if(COEUS_SANITIZE)
+    # half of the instructions in cases, which are not what is checked; a null pointer ends in the address sanitizer
+    list(APPEND coeus_case_options -fno-sanitize=null,alignment,vptr)
+endif()
+
+# What runs first of tests that run side by side: those over MPI find most, those that take long keep no core waiting at
+# the end.
+set(coeus_cost_mpi 100)
+set(coeus_cost_emulated_gpu 90)
+set(coeus_cost_slurm 80)
+set(coeus_cost_tools 70)
+set(coeus_cost_program 60)
+foreach(label unit golden fuzz soak)
+    set(coeus_cost_${label} 0)
+endforeach()
+
+# Labels of all tests of a folder; those of the emulated GPU, which take long, have one of their own.
+function(coeus_label result folder)
+    if(folder MATCHES "^(unit/cuda|gpu/|mpi/nccl)")
+        set(${result} emulated_gpu PARENT_SCOPE)
+    else()
+        string(REGEX REPLACE "/.*" "" label ${folder})
+        set(${result} ${label} PARENT_SCOPE)
+    endif()
+endfunction()
+
+# from 3.6 on Catch2 would set a code of its own for what it skips
+set(coeus_own_skips "")
+if(Catch2_VERSION VERSION_GREATER_EQUAL 3.6)
+    set(coeus_own_skips SKIP_IS_FAILURE)
+endif()
+# SKIP_RETURN_CODE: what a test ends with if all of it was skipped (support/skip.hpp, tools/unittests.py)
+set(coeus_properties SKIP_RETURN_CODE 77)
+# of `make soak`, in seconds
+set(coeus_soak_test 172800)
+set(coeus_mpi_environment OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMP_NUM_THREADS=1)
+
+# What a test takes of the machine (ctest's PROCESSORS) is counted in thirds of a core: one if it mostly waits for
+# programs that start and end, three for each core that it keeps busy. tools/test.sh lets run as much as the machine has.
+
+# coeus_add_test(NAME LABEL SECONDS THIRDS COMMAND...)
+function(coeus_add_test name label seconds thirds)
+    if(label STREQUAL soak)
+        set(configurations CONFIGURATIONS Soak)
+    endif()
+    add_test(NAME ${name} ${configurations} COMMAND ${ARGN})
+    # those that need most first: while smaller ones run there is never room for them
+    math(EXPR cost "${coeus_cost_${label}} + ${thirds}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} PROCESSORS ${thirds} LABELS ${label}
+        COST ${cost} ENVIRONMENT "${coeus_mpi_environment}" ${coeus_properties})
+endfunction()
+
+# one process, plain Catch2
+function(coeus_test name folder thirds)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
+    add_executable(${name} ${sources})
+    coeus_compile_in_batches(${name})
+    target_link_libraries(${name} PRIVATE coeus_test_support)
+    target_compile_options(${name} PRIVATE ${coeus_case_options})
+    add_dependencies(coeus_tests ${name})
+    if(folder MATCHES "^unit/")
+        add_dependencies(coeus_unit_tests ${name})
+    endif()
+    coeus_label(label ${folder})
+    catch_discover_tests(${name} TEST_PREFIX "${folder}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips}
+        PROPERTIES TIMEOUT ${coeus_short_test} PROCESSORS ${thirds} LABELS ${label} COST ${coeus_cost_${label}}
+        ENVIRONMENT OMP_NUM_THREADS=2 ${coeus_properties})
+endfunction()
+
+# One mpirun for all cases of a number of ranks. It takes as many cores: ranks that wait for one that has none spin, so
+# that another test beside them makes them several times as slow.
+separate_arguments(mpirun_flags UNIX_COMMAND "${coeus_mpirun_flags}")
+set(coeus_mpirun ${coeus_tests_dir}/support/mpirun.sh ${COEUS_MPIRUN} ${mpirun_flags} -n)
+cmake_host_system_information(RESULT coeus_cores QUERY NUMBER_OF_LOGICAL_CORES)
+function(coeus_leave_out test why)
+    set_tests_properties(${test} PROPERTIES DISABLED ON)
+    add_test(NAME "${test} (left out)" COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${why}")
+    set_tests_properties("${test} (left out)" PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: " LABELS mpi)
+endfunction()
+function(coeus_mpi_test name folder)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
+    add_executable(${name} ${sources} ${coeus_tests_dir}/support/mpi_main.cpp)
+    coeus_compile_in_batches(${name})
+    target_link_libraries(${name} PRIVATE coeus_test_support)
+    target_compile_options(${name} PRIVATE ${coeus_case_options})
+    add_dependencies(coeus_tests ${name})
+    coeus_label(label ${folder})
+    foreach(ranks ${ARGN})
+        math(EXPR thirds "3 * ${ranks}")
+        coeus_add_test("${folder}: ${ranks} ranks" ${label} ${coeus_long_test} ${thirds}
+            ${coeus_mpirun} ${ranks} $<TARGET_FILE:${name}>)
+        # ranks of MPICH keep their core while they wait: 8 of them on 2 cores take a hundred times as long
+        if(ranks GREATER 4 AND ranks GREATER coeus_cores AND NOT coeus_open_mpi)
+            coeus_leave_out("${folder}: ${ranks} ranks" "${ranks} ranks of ${coeus_mpi_found} need as many cores")
+        endif()
+    endforeach()
+endfunction()
+
+# Our declarations of a library are held to its own where these are: an object, made with the tests, that compiles
+# only where both agree. Where a header is `missing` the test is skipped.
+function(coeus_checked_header library object missing)
+    set(name "headers: our declarations of ${library} are its own")
+    if(NOT missing)
+        add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E md5sum $<TARGET_OBJECTS:${object}>)
+    else()
+        add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: there is no ${missing}")
+        set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: ")
+    endif()
+    set_tests_properties(${name} PROPERTIES LABELS tools)
+endfunction()

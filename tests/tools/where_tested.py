@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Names the tests of a source: where_tested.py [SOURCE...]; without arguments those of every source in src.
+
+In this order: tests/unit at the same path; a test of the same name in another folder; what tests/where_tested.txt says;
+tests that include the header of the source. test_tools.py fails if a source has none of these."""
+import fnmatch
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+# programs and their helpers, which hold no cases
+NOT_TESTS = {"support", "stand_ins", "tools", "data"}
+
+
+def sources(root=ROOT):
+    return sorted(p.relative_to(root) for p in (root / "src").rglob("*") if p.suffix in (".cpp", ".cu"))
+
+
+class Tests:
+    def __init__(self, root=ROOT):
+        self.root = root
+        self.files = sorted(p.relative_to(root) for p in (root / "tests").rglob("*.cpp")
+                            if p.relative_to(root).parts[1] not in NOT_TESTS)
+        self.includes = {p: self.headers(p, (root / p).read_text()) for p in self.files}
+        self.table = []  # (pattern, tests)
+        for line in (root / "tests/where_tested.txt").read_text().splitlines():
+            if line and not line.startswith("#"):
+                pattern, files = line.split(": ")
+                self.table.append((pattern, [Path("tests") / name for name in files.split(", ")]))
+
+    def headers(self, path, text):
+        """What a file includes of ours, from the root: "include/coeus/io/dcp.hpp", "src/io/checkpoint_file.hpp"."""
+        found = set()
+        for name in INCLUDE.findall(text):
+            if name.startswith("coeus/"):
+                found.add(Path("include") / name)
+            else:
+                beside = (self.root / path).parent / name
+                if beside.exists():
+                    found.add(beside.resolve().relative_to(self.root))
+        return found
+
+    def of(self, source):
+        """(how, tests)"""
+        text = (self.root / source).read_text() if (self.root / source).exists() else ""
+        parts = source.relative_to("src")
+        twin = Path("tests/unit") / parts.with_suffix(".cpp")
+        if twin in self.files:
+            return "its own", [twin]
+        folder = parts.parts[0]
+        same = [p for p in self.files if p.stem == source.stem and folder in p.parts]
+        if same:
+            return "by name", same
+        for pattern, files in self.table:
+            if fnmatch.fnmatch(str(parts), pattern):
+                return "as the table says", files
+        # the header that a source begins with is the one whose functions it has
+        own = [h for h in self.headers(source, text) if h.stem == source.stem and folder in h.parts]
+        first = INCLUDE.search(text)
+        if not own and first:
+            own = [h for h in self.headers(source, first.group(0)) if folder in h.parts]
+        including = [p for p in self.files if self.includes[p] & set(own)]
+        if including:
+            return "by header", including
+        return "nowhere", []
+
+
+def main():
+    tests = Tests()
+    wanted = [Path(a).resolve().relative_to(ROOT) for a in sys.argv[1:]] or sources()
+    for source in wanted:
+        how, files = tests.of(source)
+        print(f"{source}  ({how})  {', '.join(map(str, files))}")
+
+
+if __name__ == "__main__":
+    main()
