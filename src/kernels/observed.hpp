@@ -65,23 +65,24 @@ inline Cost rope(Tensor x, Tensor table, Tensor positions, int64_t, RopeLayout, 
     return {3 * double(x.count()), 2 * bytes(x) + bytes(table, positions)};
 }
 inline Cost attention(Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor, const AttentionShape& s) {
-    return {4 * causal_pairs(s) * double(s.head_dim), bytes(out, lse, q, k, v)};
+    return {2 * causal_pairs(s) * double(s.head_dim + s.value_width()), bytes(out, lse, q, k, v)};
 }
 inline Cost merge_attention(Tensor out, Tensor lse, Tensor other_out, Tensor other_lse) {
     return {3 * double(out.count()), 2 * bytes(out, lse) + bytes(other_out, other_lse)};
 }
 inline Cost attention_backward(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
                                Tensor k, Tensor v, Tensor, const AttentionShape& s, bool accumulate) {
-    return {10 * causal_pairs(s) * double(s.head_dim),
+    return {causal_pairs(s) * double(6 * s.head_dim + 4 * s.value_width()),
             (accumulate ? 2 : 1) * bytes(dq, dk, dv) + bytes(dout, out, lse, q, k, v)};
 }
-inline Cost attention_cached(Tensor out, Tensor keys, Tensor, Tensor q, Tensor k, Tensor v, Tensor slots,
-                             Tensor positions, const AttentionShape& s) {
+inline Cost attention_cached(Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
+                             Tensor slots, Tensor positions, const AttentionShape& s) {
     double seen = 0;  // rows of the cache that are read
     const auto* position = static_cast<const int32_t*>(positions.data);
     for (int64_t b = 0; position && b < s.batch; ++b) seen += position[b] + 1;
-    return {4 * seen * double(s.heads * s.head_dim),
-            bytes(out, q, k, v, slots, positions) + 2 * seen * double(keys.cols() * size_of(keys.dtype))};
+    return {2 * seen * double(s.heads * (s.head_dim + s.value_width())),
+            bytes(out, q, k, v, slots, positions) +
+                seen * double((keys.cols() + values.cols()) * size_of(keys.dtype))};
 }
 inline Cost swiglu(Tensor y, Tensor gate_up) {
     return {6 * double(y.count()), bytes(y, gate_up)};

@@ -11,37 +11,45 @@ namespace {
 constexpr Role input = Role::input, output = Role::output, update = Role::update;
 constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::index;
 
+// "64", "192 and 128"
+std::string widths_text(const AttentionShape& s) {
+    return s.value_width() == s.head_dim ? std::to_string(s.head_dim)
+                                         : fmt::format("{} and {}", s.head_dim, s.value_width());
+}
+
 }  // namespace
 
 KernelCase attention_case(const AttentionShape& s, bool documents, bool backward, bool fused, bool partial) {
-    const int64_t tokens = s.batch * s.sequence, q_width = s.heads * s.head_dim,
-                  kv_width = s.kv_heads * s.head_dim, keys = s.batch * s.keys().count;
+    const int64_t tokens = s.batch * s.sequence, keys = s.batch * s.keys().count;
+    const int64_t q_width = s.heads * s.head_dim, out_width = s.heads * s.value_width(),
+                  k_width = s.kv_heads * s.head_dim, v_width = s.kv_heads * s.value_width();
     const int64_t whole = 1 + std::max(s.queries().index(s.sequence - 1), s.keys().index(s.keys().count - 1));
     KernelCase c;
     c.name = fmt::format("{} {}x{} heads {}/{} of {}{}{}{}{}", backward ? "attention_backward" : "attention",
-                         s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim,
+                         s.batch, s.sequence, s.heads, s.kv_heads, widths_text(s),
                          keys == tokens && whole == s.sequence
                              ? ""
                              : fmt::format(" over {} keys of {}", s.keys().count, whole),
                          documents ? " documents" : "", fused ? " fused" : "", partial ? " partial" : "");
     // in a fused matrix of [q k v] each operand's rows have the others' columns between them
-    const int64_t q_padding = fused ? 2 * kv_width : 0, kv_padding = fused ? q_width + kv_width : 0;
+    const int64_t q_padding = fused ? k_width + v_width : 0, k_padding = fused ? q_width + v_width : 0,
+                  v_padding = fused ? q_width + k_width : 0;
     const Role forward_role = backward ? input : output;
     c.arguments = {
-        {"out", forward_role, partial && !backward ? acc : compute, {tokens, q_width}},
+        {"out", forward_role, partial && !backward ? acc : compute, {tokens, out_width}},
         {"lse", forward_role, acc, {s.heads, tokens}},
         {"q", input, compute, {tokens, q_width}, 0, 1, q_padding},
-        {"k", input, compute, {keys, kv_width}, 0, 1, kv_padding},
-        {"v", input, compute, {keys, kv_width}, 0, 1, kv_padding},
+        {"k", input, compute, {keys, k_width}, 0, 1, k_padding},
+        {"v", input, compute, {keys, v_width}, 0, 1, v_padding},
         {"document_start", input, index_kind, {s.batch * whole}, 1},
     };
     if (backward) {
         const Role role = partial ? update : output;
         const Kind kind = partial ? acc : compute;
-        c.arguments.push_back({"dout", input, compute, {tokens, q_width}});
+        c.arguments.push_back({"dout", input, compute, {tokens, out_width}});
         c.arguments.push_back({"dq", role, kind, {tokens, q_width}, 0, 1, q_padding});
-        c.arguments.push_back({"dk", role, kind, {keys, kv_width}, 0, 1, kv_padding});
-        c.arguments.push_back({"dv", role, kind, {keys, kv_width}, 0, 1, kv_padding});
+        c.arguments.push_back({"dk", role, kind, {keys, k_width}, 0, 1, k_padding});
+        c.arguments.push_back({"dv", role, kind, {keys, v_width}, 0, 1, v_padding});
     }
     c.prepare = [=](const Kernels& kernels, Exec& exec, const Operands& o) {
         if (documents) {  // a new document at every seventh token or so, other ones in each sequence
@@ -79,17 +87,18 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
 }
 
 KernelCase attention_cached_case(const AttentionShape& s, int64_t kept, int64_t padding) {
-    const int64_t q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+    const int64_t q_width = s.heads * s.head_dim, k_width = s.kv_heads * s.head_dim,
+                  v_width = s.kv_heads * s.value_width();
     KernelCase c;
     c.name = fmt::format("attention_cached {} of {}x{} heads {}/{} of {}", s.batch, kept, s.sequence, s.heads,
-                         s.kv_heads, s.head_dim);
+                         s.kv_heads, widths_text(s));
     c.arguments = {
-        {"out", output, compute, {s.batch, q_width}},
-        {"keys", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
-        {"values", Role::update, compute, {kept * s.sequence, kv_width}, 0, 1, padding},
-        {"q", input, compute, {s.batch, q_width}, 0, 1, 2 * kv_width},
-        {"k", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
-        {"v", input, compute, {s.batch, kv_width}, 0, 1, q_width + kv_width},
+        {"out", output, compute, {s.batch, s.heads * s.value_width()}},
+        {"keys", Role::update, compute, {kept * s.sequence, k_width}, 0, 1, padding},
+        {"values", Role::update, compute, {kept * s.sequence, v_width}, 0, 1, padding},
+        {"q", input, compute, {s.batch, q_width}, 0, 1, k_width + v_width},
+        {"k", input, compute, {s.batch, k_width}, 0, 1, q_width + v_width},
+        {"v", input, compute, {s.batch, v_width}, 0, 1, q_width + k_width},
         {"slots", input, index_kind, {s.batch}, 1},
         {"positions", input, index_kind, {s.batch}, double(s.sequence)},
     };

@@ -360,6 +360,12 @@ std::vector<KernelCase> test_cases() {
         list.push_back(attention_case({1, 133, 4, 2, 96, 0.1}, false, backward, true, true));
         list.push_back(attention_case({1, 300, 1, 1, 32, 0.18}, true, backward, false, true));
         list.push_back(attention_case({1, 75, 2, 1, 112, 0.1}, false, backward, true));
+        // values narrower and wider than keys
+        list.push_back(attention_case({1, 1, 1, 1, 1, 1.0, {}, {}, 2}, false, backward));
+        list.push_back(attention_case({2, 49, 4, 2, 24, 0.25, {}, {}, 16}, true, backward, true));
+        list.push_back(attention_case({1, 131, 3, 1, 5, 0.4, {}, {}, 19}, false, backward, true, true));
+        list.push_back(attention_case({1, 70, 2, 2, 192, 0.07, {}, {}, 128}, true, backward));
+        list.push_back(attention_case({2, 54, 2, 1, 64, 0.25, {54, 27, 108}, {216}, 8}, true, backward));
         // parts of sequences: the second half over all, two runs over all, runs over the same runs, all seen
         list.push_back(attention_case({2, 30, 4, 2, 7, 0.3, {30, 30}, {60}}, false, backward));
         list.push_back(attention_case({2, 54, 2, 1, 16, 0.25, {54, 27, 108}, {216}}, true, backward, true));
@@ -381,6 +387,8 @@ std::vector<KernelCase> test_cases() {
     list.push_back(attention_cached_case({3, 50, 4, 1, 24, 0.2}, 7));
     list.push_back(attention_cached_case({1, 21, 2, 1, 100, 0.1}, 1));
     list.push_back(attention_cached_case({2, 9, 2, 2, 200, 0.07}, 2));
+    list.push_back(attention_cached_case({3, 50, 4, 2, 24, 0.2, {}, {}, 16}, 4, 3));
+    list.push_back(attention_cached_case({2, 19, 6, 3, 7, 0.4, {}, {}, 130}, 3));
     for (int64_t m : {2, 5, 16})  // few rows: read in place
         for (R residual : {R::none, R::other, R::accumulate})
             list.push_back(gemm_case(m, 75, 301, false, true, residual, m == 5, m == 2 ? 3 : 0));

@@ -6,9 +6,9 @@
 // all of its output whatever was there before. In place only where it says so. Tensors are matrices of rows
 // `ld` apart.
 //   T tokens of the micro-batch (batch x sequence, flattened)   D model width    O, I outputs and inputs of a
-//   linear layer H query heads   K key/value heads   d head width            F feed-forward width   V
-//   vocabulary "type": the compute type, f64, f32 or bf16, the same for all operands; "acc": f64 with f64,
-//   f32 otherwise.
+//   linear layer H query heads   K key/value heads   d, e head widths of keys and of values   F feed-forward
+//   width   V vocabulary "type": the compute type, f64, f32 or bf16, the same for all operands; "acc": f64
+//   with f64, f32 otherwise.
 #pragma once
 
 #include "coeus/device/exec.hpp"
@@ -40,14 +40,27 @@ struct VocabularyPart {
 struct AttentionShape {
     int64_t batch = 1, sequence = 1;  ///< T = batch * sequence queries; sequences do not see each other
     int64_t heads = 1, kv_heads = 1;  ///< query head h uses key/value head h / (heads / kv_heads)
-    int64_t head_dim = 1;
-    double scale = 1;  ///< of the scores, usually head_dim^-1/2
+    int64_t head_dim = 1;             ///< width of a head of q and k
+    double scale = 1;                 ///< of the scores, usually head_dim^-1/2
     /// Where the queries and the keys of each sequence are in the whole one; without a count: all of it.
     SequencePart query_part = {}, key_part = {};
+    int64_t value_dim = 0;  ///< width of a head of v and out; 0: head_dim
 
+    constexpr int64_t value_width() const { return value_dim ? value_dim : head_dim; }
     constexpr SequencePart queries() const { return query_part.count ? query_part : SequencePart{sequence}; }
     constexpr SequencePart keys() const { return key_part.count ? key_part : SequencePart{sequence}; }
 };
+
+/// Index in its sequence of the first key that the query at `index` sees; the last one is its own. All masks
+/// but the causal one are read here. It never decreases from one query to the next: kernels skip keys by
+/// that. `document_start`: of the whole sequence, or null.
+constexpr int64_t first_key(const AttentionShape&, const int32_t* document_start, int64_t index) {
+    return document_start ? document_start[index] : 0;
+}
+/// Whether the first key of some query may be another than 0.
+constexpr bool hides_early_keys(const AttentionShape&, const int32_t* document_start) {
+    return document_start != nullptr;
+}
 
 /// One parameter, or rows of one, as the optimizer sees it. All of equal count.
 struct AdamTensors {
@@ -102,14 +115,14 @@ struct Kernels {
     void (*rope)(Exec&, Tensor x, Tensor table, Tensor positions, int64_t head_dim, RopeLayout layout,
                  bool inverse);
 
-    /// Causal attention: the query at index i of its sequence sees those of the keys that are at
-    /// document_start[i] to i. q[T,Hd], k[N,Kd], v[N,Kd] may be columns of one matrix; N = batch *
-    /// keys().count. out[T,Hd]: type or acc. lse[H,T] (acc): log of the sum of exp of the scores; -infinity,
-    /// and zeros in out, where a query sees no key. document_start i32[batch, whole sequence], optional.
-    /// Never holds a sequence x sequence matrix (Dao et al. 2022).
+    /// Causal attention: the query at index i of its sequence sees those of the keys that are at first_key to
+    /// i. q[T,Hd], k[N,Kd], v[N,Ke] may be columns of one matrix; N = batch * keys().count. out[T,He]: type
+    /// or acc. lse[H,T] (acc): log of the sum of exp of the scores; -infinity, and zeros in out, where a
+    /// query sees no key. document_start i32[batch, whole sequence], optional. Never holds a sequence x
+    /// sequence matrix (Dao et al. 2022).
     void (*attention)(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                       const AttentionShape& shape);
-    /// out[T,Hd], lse[H,T] (acc both): attention to more keys, from the results for one part of the keys,
+    /// out[T,He], lse[H,T] (acc both): attention to more keys, from the results for one part of the keys,
     /// which they hold, and for another part.
     void (*merge_attention)(Exec&, Tensor out, Tensor lse, Tensor other_out, Tensor other_lse);
     /// out and lse are those of all keys that the queries see, wherever the others are. dq, dk, dv: each of
@@ -120,9 +133,10 @@ struct Kernels {
                                const AttentionShape& shape, bool accumulate);
 
     /// Attention of one new token for each of B sequences over what a cache holds of them. keys, values
-    /// [sequences kept * shape.sequence, K d]: rows of a sequence follow each other. k, v [B, K d] are
-    /// written to row positions[b] of sequence slots[b] (i32[B] both, slots all different), then q[B, H d]
-    /// sees rows 0 to positions[b]. shape.batch = B. The bits of a sequence do not depend on the others.
+    /// [sequences kept * shape.sequence, K d and K e]: rows of a sequence follow each other. k[B, K d] and
+    /// v[B, K e] are written to row positions[b] of sequence slots[b] (i32[B] both, slots all different),
+    /// then q[B, H d] sees rows first_key to positions[b]; out[B, H e]. shape.batch = B. The bits of a
+    /// sequence do not depend on the others.
     void (*attention_cached)(Exec&, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                              Tensor slots, Tensor positions, const AttentionShape& shape);
 

@@ -18,19 +18,23 @@ template <class T>
 struct ForwardScratch {
     using A = Acc<T>;
     using W = Word<T>;
-    int64_t width, words;  // of a row, in elements and in words along it
+    int64_t words;                     // of a row of keys, along it
+    int64_t value_width, value_words;  // of a row of values, in elements and in words along it
     W *keys, *values, *value_pairs, *queries;
     A *scores, *outputs, *maxima, *sums;
 
-    ForwardScratch(char* memory, int64_t w) : width(w), words(w / Depth<T>::elements) {
+    ForwardScratch(char* memory, const AttentionShape& s)
+        : words(workspace::attention_width(dtype_of<T>(), s.head_dim) / Depth<T>::elements),
+          value_width(workspace::attention_width(dtype_of<T>(), s.value_width())),
+          value_words(value_width / Depth<T>::elements) {
         constexpr int64_t tiles = workspace::attention_query_tiles;
         keys = reinterpret_cast<W*>(memory);
         values = keys + tile_side * words;
-        value_pairs = values + tile_side * words;
-        queries = value_pairs + (Depth<T>::elements - 1) * tile_side * words;  // transposed tiles
+        value_pairs = values + tile_side * value_words;
+        queries = value_pairs + (Depth<T>::elements - 1) * tile_side * value_words;  // transposed tiles
         scores = reinterpret_cast<A*>(queries + tiles * tile_side * words);
         outputs = scores + tile_side * tile_side;
-        maxima = outputs + tiles * tile_side * width;
+        maxima = outputs + tiles * tile_side * value_width;
         sums = maxima + tiles * tile_side;
     }
 };
@@ -79,7 +83,7 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
     constexpr int64_t most = workspace::attention_query_tiles;
     constexpr int64_t elements = Depth<T>::elements;
     const A factor = A(s.scale * log2_e);
-    const int64_t width = scratch.width, words = scratch.words, begin = group * most * tile_side,
+    const int64_t width = scratch.value_width, words = scratch.words, begin = group * most * tile_side,
                   keys = s.keys().count;
     const int64_t tiles = std::min(most, div_ceil(s.sequence - begin, tile_side));
     std::array<QueryTile, size_t(most)> tile_at;
@@ -93,7 +97,7 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
         first_key = std::min(first_key, tile.first_key);
         last_key = std::max(last_key, tile.last_key);
         A* outputs = scratch.outputs + t * tile_side * width;
-        Word<T>* rows = reinterpret_cast<Word<T>*>(outputs);  // first used as room for the queries
+        Word<T>* rows = scratch.keys;  // no key is there yet: room for the queries
         load_tile<T>(rows, words, q.row(tile.first), q.ld, tile.rows, s.head_dim);
         transpose_tile(scratch.queries + t * tile_side * words, rows, words, div_ceil(s.head_dim, elements));
         std::fill(outputs, outputs + tile_side * width, A(0));
@@ -103,8 +107,8 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
     for (int64_t key = first_key / tile_side * tile_side; key < last_key; key += tile_side) {
         const int64_t rows = std::min(tile_side, keys - key);
         load_tile<T>(scratch.keys, words, k.row(key), k.ld, rows, s.head_dim);
-        load_tile<T>(scratch.values, words, v.row(key), v.ld, rows, s.head_dim);
-        const Word<T>* values = down_columns<T>(scratch.value_pairs, scratch.values, words);
+        load_tile<T>(scratch.values, scratch.value_words, v.row(key), v.ld, rows, s.value_width());
+        const Word<T>* values = down_columns<T>(scratch.value_pairs, scratch.values, scratch.value_words);
         for (int64_t t = 0; t < tiles; ++t) {
             const QueryTile& tile = tile_at[size_t(t)];
             if (!tile.sees_any(key)) continue;
@@ -128,7 +132,7 @@ void query_group(const AttentionShape& s, ForwardScratch<T> scratch, HeadRows<O>
             const A maximum = scratch.maxima[t * tile_side + i], sum = scratch.sums[t * tile_side + i];
             const bool sees_a_key = maximum > A(hidden_score);
             const A* outputs = scratch.outputs + (t * tile_side + i) * width;
-            store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.head_dim,
+            store_tile(out.row(tile.first + i), 0, outputs, width, 1, s.value_width(),
                        sees_a_key ? A(1) / sum : A(0));
             lse[tile.first + i] =
                 sees_a_key ? maximum * A(s.scale) + std::log(sum) : -std::numeric_limits<A>::infinity();
@@ -143,20 +147,21 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
     const Scope scope(exec.workspace);
     const int64_t per_thread = workspace::attention_per_thread(q.dtype, s);
     char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
-    const int64_t width = workspace::attention_width(q.dtype, s.head_dim);
     const int64_t groups = div_ceil(s.sequence, tile_side * workspace::attention_query_tiles);
     const int64_t heads = s.batch * s.heads;
 #pragma omp parallel num_threads(exec.threads)
     {
-        const ForwardScratch<T> scratch(memory + thread_index() * per_thread, width);
+        const ForwardScratch<T> scratch(memory + thread_index() * per_thread, s);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < heads * groups; ++task) {
             // the longest first, so that the threads end together
             const int64_t group = groups - 1 - task / heads;
             const int64_t sequence = task % heads / s.heads, head = task % s.heads;
             const int64_t kv_head = head / (s.heads / s.kv_heads);
-            query_group<O, T>(s, scratch, {out, s, sequence, head}, lse.row<A>(head) + sequence * s.sequence,
-                              {q, s, sequence, head}, {k, s, sequence, kv_head}, {v, s, sequence, kv_head},
+            query_group<O, T>(s, scratch, {out, s, sequence, head * s.value_width()},
+                              lse.row<A>(head) + sequence * s.sequence, {q, s, sequence, head * s.head_dim},
+                              {k, s, sequence, kv_head * s.head_dim},
+                              {v, s, sequence, kv_head * s.value_width()},
                               starts_of(document_start, s, sequence), group);
         }
     }
@@ -167,8 +172,8 @@ void all_groups(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v
 void Cpu::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                     const AttentionShape& s) {
     check_attention(q, k, v, lse, document_start, s);
-    require(out.rows() == q.rows() && out.cols() == q.cols(),
-            "attention: output and queries differ in shape");
+    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
+            "attention: the output does not have the shape given");
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(out.dtype,
                         [&]<class O>(O) { all_groups<O, T>(exec, out, lse, q, k, v, document_start, s); });

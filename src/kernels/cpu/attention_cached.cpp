@@ -13,42 +13,44 @@ namespace coeus::cpu {
 
 namespace {
 
-/// Sequence and key/value head: `queries` heads of width `d` beside each other, `keys` rows `ld` apart.
+/// Sequence and key/value head: `queries` heads beside each other, rows [first, count) of the cache, of which
+/// keys are `d` wide and values `e`.
 template <class T>
 struct CachedHead {
     const T *q, *keys, *values;
     T* out;
-    int64_t ld, count, queries, d;
+    int64_t key_ld, value_ld, first, count, queries, d, e;
 
-    /// `scores`: [queries, count]; `sums`: [queries, d]
+    /// `scores`: [queries, count]; `sums`: [queries, e]
     void attend(Acc<T>* scores, Acc<T>* sums, Acc<T> scale) const {
         using A = Acc<T>;
-        for (int64_t p = 0; p < count; ++p)
+        for (int64_t p = first; p < count; ++p)
             for (int64_t h = 0; h < queries; ++h) {
-                const T *query = q + h * d, *key = keys + p * ld;
+                const T *query = q + h * d, *key = keys + p * key_ld;
                 scores[h * count + p] = scale * Lane().sum<A>(
                                                     d, [](A x, A y) { return x * y; }, query, key);
             }
-        std::fill(sums, sums + queries * d, A(0));
-        for (int64_t h = 0; h < queries; ++h) softmax(scores + h * count);
-        for (int64_t p = 0; p < count; ++p)
+        std::fill(sums, sums + queries * e, A(0));
+        for (int64_t h = 0; h < queries; ++h) softmax(scores + h * count + first);
+        for (int64_t p = first; p < count; ++p)
             for (int64_t h = 0; h < queries; ++h) {
                 const A weight = scores[h * count + p];
-                A* sum = sums + h * d;
-                const T* value = values + p * ld;
-                Lane().each(d, [=](int64_t j) { sum[j] += weight * load(value[j]); });
+                A* sum = sums + h * e;
+                const T* value = values + p * value_ld;
+                Lane().each(e, [=](int64_t j) { sum[j] += weight * load(value[j]); });
             }
-        for (int64_t j = 0; j < queries * d; ++j) out[j] = store<T>(sums[j]);
+        for (int64_t j = 0; j < queries * e; ++j) out[j] = store<T>(sums[j]);
     }
 
 private:
     void softmax(Acc<T>* scores) const {
         using A = Acc<T>;
-        const A maximum = Lane().largest<A>(count, scores);
-        Lane().each(count, [=](int64_t p) { scores[p] = exp_of(scores[p] - maximum); });
+        const int64_t seen = count - first;
+        const A maximum = Lane().largest<A>(seen, scores);
+        Lane().each(seen, [=](int64_t p) { scores[p] = exp_of(scores[p] - maximum); });
         const A inverse = A(1) / Lane().sum<A>(
-                                     count, [](A p) { return p; }, scores);
-        Lane().each(count, [=](int64_t p) { scores[p] *= inverse; });
+                                     seen, [](A p) { return p; }, scores);
+        Lane().each(seen, [=](int64_t p) { scores[p] *= inverse; });
     }
 };
 
@@ -56,11 +58,12 @@ private:
 
 void Cpu::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                            Tensor slots, Tensor positions, const AttentionShape& s) {
-    const int64_t d = s.head_dim, queries = s.heads / s.kv_heads;
+    const int64_t d = s.head_dim, e = s.value_width(), queries = s.heads / s.kv_heads;
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
-                out.shape == q.shape && k.rows() == s.batch && k.cols() == s.kv_heads * d &&
-                v.shape == k.shape && keys.cols() == k.cols() && values.shape == keys.shape &&
-                values.ld == keys.ld && slots.count() == s.batch && positions.count() == s.batch,
+                out.rows() == s.batch && out.cols() == s.heads * e && k.rows() == s.batch &&
+                k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
+                keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
+                slots.count() == s.batch && positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
     const auto *slot = slots.as<const int32_t>(), *position = positions.as<const int32_t>();
     int64_t seen = 0;
@@ -78,18 +81,23 @@ void Cpu::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, T
         char* memory = static_cast<char*>(exec.workspace.alloc(Dtype::u8, {exec.threads * per_thread}).data);
 #pragma omp parallel for num_threads(exec.threads) schedule(static) if (worth_threads)
         for (int64_t task = 0; task < s.batch * s.kv_heads; ++task) {
-            const int64_t b = task / s.kv_heads, column = task % s.kv_heads * d;
+            const int64_t b = task / s.kv_heads, column = task % s.kv_heads * d,
+                          value_column = task % s.kv_heads * e;
             const int64_t first = slot[b] * s.sequence, row = first + position[b];
             std::memcpy(keys.row<T>(row) + column, k.row<const T>(b) + column, size_t(d) * sizeof(T));
-            std::memcpy(values.row<T>(row) + column, v.row<const T>(b) + column, size_t(d) * sizeof(T));
+            std::memcpy(values.row<T>(row) + value_column, v.row<const T>(b) + value_column,
+                        size_t(e) * sizeof(T));
             const CachedHead<T> head = {.q = q.row<const T>(b) + column * queries,
                                         .keys = keys.row<const T>(first) + column,
-                                        .values = values.row<const T>(first) + column,
-                                        .out = out.row<T>(b) + column * queries,
-                                        .ld = keys.ld,
+                                        .values = values.row<const T>(first) + value_column,
+                                        .out = out.row<T>(b) + value_column * queries,
+                                        .key_ld = keys.ld,
+                                        .value_ld = values.ld,
+                                        .first = first_key(s, nullptr, position[b]),
                                         .count = position[b] + 1,
                                         .queries = queries,
-                                        .d = d};
+                                        .d = d,
+                                        .e = e};
             A* scores = reinterpret_cast<A*>(memory + thread_index() * per_thread);
             head.attend(scores, scores + queries * s.sequence, A(s.scale));
         }

@@ -18,13 +18,13 @@ inline constexpr double log2_e = 1.44269504088896340736;
 /// The score of a hidden key: below every score, so that its exponential is 0.
 inline constexpr double hidden_score = -1e30;
 
-/// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head.
+/// Rows of one sequence (queries or keys, as the tensor says) in the columns of one head, from `column` on.
 template <class T>
 struct HeadRows {
     T* data;
     int64_t ld;
-    HeadRows(Tensor t, const AttentionShape& s, int64_t sequence, int64_t head)
-        : data(t.row<T>(sequence * (t.rows() / s.batch)) + head * s.head_dim), ld(t.ld) {}
+    HeadRows(Tensor t, const AttentionShape& s, int64_t sequence, int64_t column)
+        : data(t.row<T>(sequence * (t.rows() / s.batch)) + column), ld(t.ld) {}
     T* row(int64_t i) const { return data + i * ld; }
 };
 
@@ -49,7 +49,7 @@ struct QueryTile {
         const SequencePart queries = s.queries(), keys = s.keys();
         for (int64_t i = 0; i < rows; ++i) {
             const int64_t index = queries.index(first + i);
-            start[i] = document_start ? int32_t(keys.below(document_start[index])) : 0;
+            start[i] = int32_t(keys.below(coeus::first_key(s, document_start, index)));
             stop[i] = int32_t(keys.below(index + 1));
         }
         first_key = *std::min_element(start, start + rows);
@@ -82,7 +82,7 @@ inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, c
             "attention: query heads are not a multiple of key/value heads");
     require(s.queries().count == s.sequence && q.rows() == tokens && q.cols() == s.heads * s.head_dim &&
                 k.rows() == keys && k.cols() == s.kv_heads * s.head_dim && v.rows() == keys &&
-                v.cols() == k.cols(),
+                v.cols() == s.kv_heads * s.value_width(),
             "attention: operands do not have the shape given");
     require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
     require(!document_start || tokens == 0 ||

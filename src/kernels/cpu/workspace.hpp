@@ -54,10 +54,11 @@ constexpr int64_t attention_depth([[maybe_unused]] Dtype type) {
 /// One thread of the forward: a key and a value tile (pairs: also the values' rows), scores; for each query
 /// tile queries, output, two statistics.
 inline int64_t attention_per_thread(Dtype type, const AttentionShape& s) {
-    const int64_t width = attention_width(type, s.head_dim), side = attention_tile,
-                  depth = attention_depth(type), words = width / depth;
-    const int64_t keys_and_values = (1 + depth) * words;
-    return bytes(acc_of(type), side * (keys_and_values + side + attention_query_tiles * (words + width + 2)));
+    const int64_t side = attention_tile, depth = attention_depth(type),
+                  words = attention_width(type, s.head_dim) / depth,
+                  value_width = attention_width(type, s.value_width());
+    return bytes(acc_of(type),
+                 side * (words + value_width + side + attention_query_tiles * (words + value_width + 2)));
 }
 inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_per_thread(type, s);
@@ -68,9 +69,10 @@ inline int64_t attention(Dtype type, const AttentionShape& s, int threads) {
 /// gradients; two of scores (pairs: twice); two statistics.
 inline int64_t attention_backward_per_thread(Dtype type, const AttentionShape& s) {
     const int64_t width = attention_width(type, s.head_dim), side = attention_tile,
-                  depth = attention_depth(type), words = width / depth;
-    const int64_t of_keys = (1 + depth) * words + 2 * width,
-                  of_queries = 2 * (1 + depth) * words + width + (1 + depth) * side + 2;
+                  depth = attention_depth(type), words = width / depth,
+                  value_width = attention_width(type, s.value_width()), value_words = value_width / depth;
+    const int64_t of_keys = depth * words + value_words + width + value_width,
+                  of_queries = (1 + depth) * (words + value_words) + width + (1 + depth) * side + 2;
     return bytes(acc_of(type), of_keys * round_up(s.keys().count, side) + side * of_queries);
 }
 inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threads) {
@@ -79,7 +81,7 @@ inline int64_t attention_backward(Dtype type, const AttentionShape& s, int threa
 
 /// One thread of attention over a cache: for each query of a key/value head the scores and an output.
 inline int64_t attention_cached_per_thread(Dtype type, const AttentionShape& s) {
-    return bytes(acc_of(type), s.heads / s.kv_heads * (s.sequence + s.head_dim));
+    return bytes(acc_of(type), s.heads / s.kv_heads * (s.sequence + s.value_width()));
 }
 inline int64_t attention_cached(Dtype type, const AttentionShape& s, int threads) {
     return threads * attention_cached_per_thread(type, s);

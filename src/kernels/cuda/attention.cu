@@ -23,12 +23,13 @@ template <class O, class T, int columns>
 __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Heads<const T> k,
                                  Heads<const T> v, Documents documents, AttentionShape s) {
     constexpr int side = tile_side(columns);
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
-    const TileSizes sizes(columns, d);
+    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+                  width = tile_width(s);
+    const TileSizes sizes(columns, s);
     // the last queries see most: they begin first
     const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
-    const HeadRows<const T> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, d);
+    const HeadRows<const T> k_rows = k.of(sequence, kv_head, d), v_rows = v.of(sequence, kv_head, e);
     float* const queries = reinterpret_cast<float*>(shared_memory());
     float* const key_tile = queries + sizes.rows;
     float* const values = key_tile + sizes.rows;
@@ -36,7 +37,7 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
     float* const weights = values + sizes.rows + row * side;  // of this thread's row
     const int64_t query = first + row;
 
-    load_tile<T, columns>(queries, q.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(queries, width, q.of(sequence, head, d), first, s.sequence, d);
     const SeenKeys seen =
         query < s.sequence ? seen_keys(s, documents.of(sequence), query) : SeenKeys{keys, 0};
     // keys that some query of the tile sees: the last one sees most; the first starts do not decrease
@@ -48,8 +49,8 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
     float maximum = -std::numeric_limits<float>::infinity(), sum = 0, outputs[columns] = {};
     for (int64_t key = begin; key < end; key += side) {
         __syncthreads();
-        load_tile<T, columns>(key_tile, k_rows, key, keys, d);
-        load_tile<T, columns>(values, v_rows, key, keys, d);
+        load_tile<T, columns>(key_tile, width, k_rows, key, keys, d);
+        load_tile<T, columns>(values, width, v_rows, key, keys, e);
         __syncthreads();
         float scores[scores_per_thread(columns)], largest = maximum;
         COEUS_UNROLL
@@ -74,14 +75,14 @@ __global__ void attention_kernel(Heads<O> out, float* lse, Heads<const T> q, Hea
         __syncwarp();
         COEUS_UNROLL
         for (int i = 0; i < columns; ++i) outputs[i] *= shrink;
-        add_weighted_rows(outputs, weights, values, width, d, lane);
+        add_weighted_rows(outputs, weights, values, width, e, lane);
         __syncwarp();
     }
     if (query >= s.sequence) return;
     const float inverse = sum == 0 ? 0.0f : 1 / sum;
-    O* const to = out.of(sequence, head, d).row(query);
+    O* const to = out.of(sequence, head, e).row(query);
     for (int i = 0; i < columns; ++i)
-        if (const int64_t column = lane + int64_t(i) * row_threads; column < d)
+        if (const int64_t column = lane + int64_t(i) * row_threads; column < e)
             to[column] = store<O>(outputs[i] * inverse);
     if (lane == 0)
         lse[(head * s.batch + sequence) * s.sequence + query] =
@@ -114,8 +115,8 @@ __global__ void merge_attention_kernel(float* out, float* lse, const float* othe
 void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor document_start,
                      const AttentionShape& s) {
     check_attention(q, k, v, lse, s);
-    require(out.rows() == q.rows() && out.cols() == q.cols(),
-            "attention: output and queries differ in shape");
+    require(out.rows() == q.rows() && out.cols() == s.heads * s.value_width(),
+            "attention: the output does not have the shape given");
     const Scope scope(exec.workspace);
     const Tensor workspace =
         exec.workspace.alloc(Dtype::u8, {workspace::attention(out, q, document_start, s)});
@@ -124,10 +125,10 @@ void Cuda::attention(Exec& exec, Tensor out, Tensor lse, Tensor q, Tensor k, Ten
         return attention_mma(exec, out, lse, q, k, v, document_start, s);
     dispatch(q.dtype, [&]<class T>(T) {
         dispatch_out<T>(out.dtype, [&]<class O>(O) {
-            dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
+            dispatch_columns(s, [&]<int columns>(std::integral_constant<int, columns>) {
                 const Grid grid = {dim3(blocks_for(div_ceil(s.sequence, tile_side(columns))),
                                         blocks_for(s.heads), blocks_for(s.batch)),
-                                   attention_threads(columns), tiles_bytes(columns, s.head_dim, 3, 1)};
+                                   attention_threads(columns), tiles_bytes(columns, s, 3, 1)};
                 launch(exec, "attention", grid, attention_kernel<O, T, columns>, heads_of<O>(out, s),
                        lse.as<float>(), heads_of<const T>(q, s), heads_of<const T>(k, s),
                        heads_of<const T>(v, s), documents_of(document_start, s), s);

@@ -23,8 +23,8 @@ __global__ void delta_kernel(float* delta, Heads<const T> dout, Heads<const T> o
     if (pair >= tokens * s.heads) return;
     const int64_t t = pair / s.heads, head = pair % s.heads;
     const float sum = team.template sum<float>(
-        s.head_dim, [](float x, float y) { return x * y; }, dout.data + t * dout.ld + head * s.head_dim,
-        out.data + t * out.ld + head * s.head_dim);
+        s.value_width(), [](float x, float y) { return x * y; },
+        dout.data + t * dout.ld + head * s.value_width(), out.data + t * out.ld + head * s.value_width());
     if (team.first()) delta[head * tokens + t] = sum;
 }
 
@@ -48,14 +48,14 @@ __device__ inline Weight weight_of(const QueryRow& query, int64_t key, const flo
                                    const float* dout, const float* v, const AttentionShape& s) {
     if (key < query.seen.start || key >= query.seen.stop) return {0, 0};
     const float p = exp2f(float(log2_e) * (float(s.scale) * dot(q, k, s.head_dim) - query.lse));
-    return {p, p * (dot(dout, v, s.head_dim) - query.delta) * float(s.scale)};
+    return {p, p * (dot(dout, v, s.value_width()) - query.delta) * float(s.scale)};
 }
 
 template <class O, int columns>
-__device__ void put_row(O* to, const float (&sums)[columns], int64_t head_dim, int lane, bool accumulate) {
+__device__ void put_row(O* to, const float (&sums)[columns], int64_t cols, int lane, bool accumulate) {
     for (int i = 0; i < columns; ++i) {
         const int64_t column = lane + int64_t(i) * row_threads;
-        if (column < head_dim) to[column] = store<O>(accumulate ? load(to[column]) + sums[i] : sums[i]);
+        if (column < cols) to[column] = store<O>(accumulate ? load(to[column]) + sums[i] : sums[i]);
     }
 }
 
@@ -64,8 +64,9 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
                                      Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                      bool accumulate) {
     constexpr int side = tile_side(columns);
-    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
-    const TileSizes sizes(columns, d);
+    const int64_t kv_head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+                  width = tile_width(s);
+    const TileSizes sizes(columns, s);
     const int64_t first = int64_t(blockIdx.x) * side, keys = s.keys().count, group = s.heads / s.kv_heads;
     float* const key_tile = reinterpret_cast<float*>(shared_memory());
     float* const values = key_tile + sizes.rows;
@@ -75,8 +76,8 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
     float* const p_row = douts + sizes.rows + row * side;
     float* const ds_row = p_row + sizes.square;
 
-    load_tile<T, columns>(key_tile, k.of(sequence, kv_head, d), first, keys, d);
-    load_tile<T, columns>(values, v.of(sequence, kv_head, d), first, keys, d);
+    load_tile<T, columns>(key_tile, width, k.of(sequence, kv_head, d), first, keys, d);
+    load_tile<T, columns>(values, width, v.of(sequence, kv_head, e), first, keys, e);
     float dk_sums[columns] = {}, dv_sums[columns] = {};
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
         for (int64_t begin = 0; begin < s.sequence; begin += side) {
@@ -84,8 +85,8 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
             const SeenKeys seen = query_row(statistics, s, sequence, head, begin + threadIdx.x % side).seen;
             if (__ballot_sync(whole_warp, seen.start < first + side && seen.stop > first) == 0) continue;
             __syncthreads();
-            load_tile<T, columns>(queries, q.of(sequence, head, d), begin, s.sequence, d);
-            load_tile<T, columns>(douts, dout.of(sequence, head, d), begin, s.sequence, d);
+            load_tile<T, columns>(queries, width, q.of(sequence, head, d), begin, s.sequence, d);
+            load_tile<T, columns>(douts, width, dout.of(sequence, head, e), begin, s.sequence, e);
             __syncthreads();
             for (int i = 0; i < scores_per_thread(columns); ++i) {
                 const int c = lane + i * row_threads;
@@ -96,13 +97,13 @@ __global__ void key_gradients_kernel(Heads<O> dk, Heads<O> dv, Heads<const T> do
                 ds_row[c] = w.ds;
             }
             __syncwarp();
-            add_weighted_rows(dv_sums, p_row, douts, width, d, lane);
+            add_weighted_rows(dv_sums, p_row, douts, width, e, lane);
             add_weighted_rows(dk_sums, ds_row, queries, width, d, lane);
             __syncwarp();
         }
     if (first + row >= keys) return;
     put_row(dk.of(sequence, kv_head, d).row(first + row), dk_sums, d, lane, accumulate);
-    put_row(dv.of(sequence, kv_head, d).row(first + row), dv_sums, d, lane, accumulate);
+    put_row(dv.of(sequence, kv_head, e).row(first + row), dv_sums, e, lane, accumulate);
 }
 
 template <class O, class T, int columns>
@@ -110,8 +111,9 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
                                        Heads<const T> q, Heads<const T> k, Heads<const T> v, AttentionShape s,
                                        bool accumulate) {
     constexpr int side = tile_side(columns);
-    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, width = tile_width(d);
-    const TileSizes sizes(columns, d);
+    const int64_t head = blockIdx.y, sequence = blockIdx.z, d = s.head_dim, e = s.value_width(),
+                  width = tile_width(s);
+    const TileSizes sizes(columns, s);
     const int64_t first = int64_t(gridDim.x - 1 - blockIdx.x) * side, keys = s.keys().count;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     float* const queries = reinterpret_cast<float*>(shared_memory());
@@ -121,8 +123,8 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
     const int row = int(threadIdx.x) / row_threads, lane = int(threadIdx.x) % row_threads;
     float* const ds_row = values + sizes.rows + row * side;
 
-    load_tile<T, columns>(queries, q.of(sequence, head, d), first, s.sequence, d);
-    load_tile<T, columns>(douts, dout.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(queries, width, q.of(sequence, head, d), first, s.sequence, d);
+    load_tile<T, columns>(douts, width, dout.of(sequence, head, e), first, s.sequence, e);
     const QueryRow own = query_row(statistics, s, sequence, head, first + row);
     const int64_t last_query = first + side < s.sequence ? first + side - 1 : s.sequence - 1;
     const int32_t* const documents = statistics.documents.of(sequence);
@@ -131,8 +133,8 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
     float sums[columns] = {};
     for (int64_t key = begin; key < end; key += side) {
         __syncthreads();
-        load_tile<T, columns>(key_tile, k.of(sequence, kv_head, d), key, keys, d);
-        load_tile<T, columns>(values, v.of(sequence, kv_head, d), key, keys, d);
+        load_tile<T, columns>(key_tile, width, k.of(sequence, kv_head, d), key, keys, d);
+        load_tile<T, columns>(values, width, v.of(sequence, kv_head, e), key, keys, e);
         __syncthreads();
         for (int i = 0; i < scores_per_thread(columns); ++i) {
             const int c = lane + i * row_threads;
@@ -151,11 +153,11 @@ __global__ void query_gradients_kernel(Heads<O> dq, Heads<const T> dout, Statist
 template <class Q, class K, class T>
 void all_gradients(Exec& exec, Tensor dq, Tensor dk, Tensor dv, Tensor dout, const Statistics& statistics,
                    Tensor q, Tensor k, Tensor v, const AttentionShape& s, bool accumulate) {
-    dispatch_head_dim(s.head_dim, [&]<int columns>(std::integral_constant<int, columns>) {
+    dispatch_columns(s, [&]<int columns>(std::integral_constant<int, columns>) {
         const auto grid = [&](int64_t rows, int64_t heads, int squares) {
             return Grid{
                 dim3(blocks_for(div_ceil(rows, tile_side(columns))), blocks_for(heads), blocks_for(s.batch)),
-                attention_threads(columns), tiles_bytes(columns, s.head_dim, 4, squares)};
+                attention_threads(columns), tiles_bytes(columns, s, 4, squares)};
         };
         launch(exec, "attention_query_gradients", grid(s.sequence, s.heads, 1),
                query_gradients_kernel<Q, T, columns>, heads_of<Q>(dq, s), heads_of<const T>(dout, s),

@@ -24,23 +24,24 @@ struct CachedOperands {
 /// Columns lane, lane + 32, ... of a head are a lane's.
 template <class T, int columns>
 __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
-    const int64_t head = blockIdx.x, b = blockIdx.y, d = s.head_dim, group = s.heads / s.kv_heads;
-    const int64_t kv_column = head / group * d, position = o.positions[b], first = o.slots[b] * s.sequence;
+    const int64_t head = blockIdx.x, b = blockIdx.y, d = s.head_dim, e = s.value_width(),
+                  group = s.heads / s.kv_heads;
+    const int64_t k_column = head / group * d, v_column = head / group * e, position = o.positions[b],
+                  first = o.slots[b] * s.sequence;
     const int warp = int(threadIdx.x) / warp_size, lane = int(threadIdx.x) % warp_size;
     const auto column = [=](int i) { return lane + int64_t(i) * warp_size; };
-    const T *const k = o.k[b] + kv_column, *const v = o.v[b] + kv_column;
+    const T *const k = o.k[b] + k_column, *const v = o.v[b] + v_column;
     // the new row: of the cache nobody reads it here
-    if (head % group == 0 && warp == 0)
-        for (int64_t j = lane; j < d; j += warp_size) {
-            o.keys[first + position][kv_column + j] = k[j];
-            o.values[first + position][kv_column + j] = v[j];
-        }
+    if (head % group == 0 && warp == 0) {
+        for (int64_t j = lane; j < d; j += warp_size) o.keys[first + position][k_column + j] = k[j];
+        for (int64_t j = lane; j < e; j += warp_size) o.values[first + position][v_column + j] = v[j];
+    }
     float query[columns], sums[columns] = {}, sum = 0, maximum = -std::numeric_limits<float>::infinity();
     COEUS_UNROLL
     for (int i = 0; i < columns; ++i) query[i] = column(i) < d ? load(o.q[b][head * d + column(i)]) : 0.0f;
-    for (int64_t p = warp; p <= position; p += cached_warps) {
-        const T* const key = p == position ? k : o.keys[first + p] + kv_column;
-        const T* const value = p == position ? v : o.values[first + p] + kv_column;
+    for (int64_t p = first_key(s, nullptr, position) + warp; p <= position; p += cached_warps) {
+        const T* const key = p == position ? k : o.keys[first + p] + k_column;
+        const T* const value = p == position ? v : o.values[first + p] + v_column;
         float part = 0;
         COEUS_UNROLL
         for (int i = 0; i < columns; ++i)
@@ -51,27 +52,27 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
         maximum = largest;
         COEUS_UNROLL
         for (int i = 0; i < columns; ++i)
-            sums[i] = sums[i] * shrink + (column(i) < d ? weight * load(value[column(i)]) : 0.0f);
+            sums[i] = sums[i] * shrink + (column(i) < e ? weight * load(value[column(i)]) : 0.0f);
     }
-    // [warp][maximum, sum, d sums]
+    // [warp][maximum, sum, e sums]
     float* const joined = reinterpret_cast<float*>(shared_memory());
-    float* const own = joined + warp * (2 + d);
+    float* const own = joined + warp * (2 + e);
     if (lane == 0) own[0] = maximum, own[1] = sum;
     for (int i = 0; i < columns; ++i)
-        if (column(i) < d) own[2 + column(i)] = sums[i];
+        if (column(i) < e) own[2 + column(i)] = sums[i];
     __syncthreads();
     float largest = joined[0];
     for (int w = 1; w < cached_warps; ++w)
-        largest = joined[w * (2 + d)] > largest ? joined[w * (2 + d)] : largest;
-    for (int64_t j = threadIdx.x; j < d; j += blockDim.x) {
+        largest = joined[w * (2 + e)] > largest ? joined[w * (2 + e)] : largest;
+    for (int64_t j = threadIdx.x; j < e; j += blockDim.x) {
         float total = 0, output = 0;
         for (int w = 0; w < cached_warps; ++w) {
-            const float* const of_warp = joined + w * (2 + d);
+            const float* const of_warp = joined + w * (2 + e);
             const float keep = of_warp[1] == 0 ? 0.0f : std::exp(of_warp[0] - largest);
             total += keep * of_warp[1];
             output += keep * of_warp[2 + j];
         }
-        o.out[b][head * d + j] = store<T>(output / total);
+        o.out[b][head * e + j] = store<T>(output / total);
     }
 }
 
@@ -79,23 +80,25 @@ __global__ void attention_cached_kernel(CachedOperands<T> o, AttentionShape s) {
 
 void Cuda::attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor q, Tensor k, Tensor v,
                             Tensor slots, Tensor positions, const AttentionShape& s) {
-    const int64_t d = s.head_dim;
+    const int64_t d = s.head_dim, e = s.value_width();
     require(s.heads % s.kv_heads == 0 && q.rows() == s.batch && q.cols() == s.heads * d &&
-                out.shape == q.shape && k.rows() == s.batch && k.cols() == s.kv_heads * d &&
-                v.shape == k.shape && keys.cols() == k.cols() && values.shape == keys.shape &&
+                out.rows() == s.batch && out.cols() == s.heads * e && k.rows() == s.batch &&
+                k.cols() == s.kv_heads * d && v.rows() == s.batch && v.cols() == s.kv_heads * e &&
+                keys.cols() == k.cols() && values.rows() == keys.rows() && values.cols() == v.cols() &&
                 slots.count() == s.batch && positions.count() == s.batch,
             "attention_cached: operands do not have the shape given");
     const Grid grid = {dim3(blocks_for(s.heads), blocks_for(s.batch)), cached_warps * warp_size,
-                       size_t(cached_warps * (2 + d)) * sizeof(float)};
+                       size_t(cached_warps * (2 + e)) * sizeof(float)};
     dispatch(q.dtype, [&]<class T>(T) {
         const CachedOperands<T> operands = {rows_of<T>(out),           rows_of<T>(keys),
                                             rows_of<T>(values),        rows_of<const T>(q),
                                             rows_of<const T>(k),       rows_of<const T>(v),
                                             slots.as<const int32_t>(), positions.as<const int32_t>()};
-        require(d <= 256, "attention on CUDA: heads are at most 256 wide");
-        if (d <= 64)
+        const int64_t columns = widest(s);
+        require(columns <= 256, "attention on CUDA: heads are at most 256 wide");
+        if (columns <= 64)
             launch(exec, "attention_cached", grid, attention_cached_kernel<T, 2>, operands, s);
-        else if (d <= 128)
+        else if (columns <= 128)
             launch(exec, "attention_cached", grid, attention_cached_kernel<T, 4>, operands, s);
         else
             launch(exec, "attention_cached", grid, attention_cached_kernel<T, 8>, operands, s);

@@ -25,11 +25,11 @@ inline bool in_pieces(std::initializer_list<Tensor> operands) {
     });
 }
 
-/// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, and rows of all
-/// operands that begin at multiples of 16 bytes.
+/// Attention can run on tensor cores: heads of whole pieces of 16 bytes, not too wide, keys as wide as
+/// values, and rows of all operands that begin at multiples of 16 bytes.
 inline bool tensor_cores_fit(Dtype type, const AttentionShape& s, std::initializer_list<Tensor> operands) {
-    return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head && s.scale > 0 &&
-           in_pieces(operands);
+    return type == Dtype::bf16 && s.head_dim % piece == 0 && s.head_dim <= widest_mma_head &&
+           s.value_width() == s.head_dim && s.scale > 0 && in_pieces(operands);
 }
 
 /// As Cuda::attention, where tensor_cores_fit.

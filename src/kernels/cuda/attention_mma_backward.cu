@@ -126,9 +126,10 @@ __device__ inline Reach reach_of_keys(const AttentionShape& s, const int32_t* do
     if (first >= end) return {{0, 0}, {0, 0}};
     const int64_t first_index = keys.index(first), last_index = keys.index(end - 1);
     const auto before_documents_after = [&](int64_t index) {
-        if (!document_start) return int(queries.count);
-        return first_where(int(queries.count),
-                           [&](int query) { return document_start[queries.index(query)] > index; });
+        if (!hides_early_keys(s, document_start)) return int(queries.count);
+        return first_where(int(queries.count), [&](int query) {
+            return first_key(s, document_start, queries.index(query)) > index;
+        });
     };
     return {{int(queries.below(first_index)), before_documents_after(last_index)},
             {int(queries.below(last_index)), before_documents_after(first_index)}};
@@ -202,7 +203,7 @@ __global__ void __launch_bounds__(mma_threads)
             hide(scores[0], products[0], [&](int half, int column) {
                 if (query + column >= queries) return true;
                 const int64_t index = s.queries().index(query + column);
-                return key_index[half] > index || (document_start && key_index[half] < document_start[index]);
+                return key_index[half] > index || key_index[half] < first_key(s, document_start, index);
             });
         add_weighted_tile<width>(dv_sums, scores, pair.second);
         add_weighted_tile<width>(dk_sums, products, pair.first);

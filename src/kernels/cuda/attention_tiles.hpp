@@ -37,8 +37,8 @@ template <class T>
 struct Heads {
     T* data;
     int64_t ld, rows;  // of one sequence
-    COEUS_HD HeadRows<T> of(int64_t sequence, int64_t head, int64_t head_dim) const {
-        return {data + sequence * rows * ld + head * head_dim, ld};
+    COEUS_HD HeadRows<T> of(int64_t sequence, int64_t head, int64_t width) const {
+        return {data + sequence * rows * ld + head * width, ld};
     }
 };
 template <class T>
@@ -70,33 +70,38 @@ struct SeenKeys {
 __device__ inline SeenKeys seen_keys(const AttentionShape& s, const int32_t* document_start, int64_t query) {
     const SequencePart keys = s.keys();
     const int64_t index = s.queries().index(query);
-    return {document_start ? keys.below(document_start[index]) : 0, keys.below(index + 1)};
+    return {keys.below(first_key(s, document_start, index)), keys.below(index + 1)};
 }
 
+/// The wider of keys and values.
+COEUS_HD constexpr int64_t widest(const AttentionShape& s) {
+    return s.head_dim > s.value_width() ? s.head_dim : s.value_width();
+}
 /// Rows of a tile are so many floats apart: odd, so that threads that read a column meet no conflict.
-COEUS_HD constexpr int64_t tile_width(int64_t head_dim) {
-    return head_dim | 1;
+COEUS_HD constexpr int64_t tile_width(const AttentionShape& s) {
+    return widest(s) | 1;
 }
 
 /// Tiles of rows, and squares of one number for each query and key, of a block with so many columns for each
 /// thread.
 struct TileSizes {
     int64_t rows, square;
-    COEUS_HD constexpr TileSizes(int columns, int64_t head_dim)
-        : rows(tile_side(columns) * tile_width(head_dim)), square(tile_side(columns) * tile_side(columns)) {}
+    COEUS_HD constexpr TileSizes(int columns, const AttentionShape& s)
+        : rows(tile_side(columns) * tile_width(s)), square(tile_side(columns) * tile_side(columns)) {}
 };
-inline size_t tiles_bytes(int columns, int64_t head_dim, int tiles, int squares) {
-    const TileSizes sizes(columns, head_dim);
+inline size_t tiles_bytes(int columns, const AttentionShape& s, int tiles, int squares) {
+    const TileSizes sizes(columns, s);
     return size_t(tiles * sizes.rows + squares * sizes.square) * sizeof(float);
 }
 
-/// The tile's rows from `first` on; zeros beyond `rows`. By all threads of the block.
+/// The tile's rows from `first` on, `cols` wide and `width` apart; zeros beyond `rows`. By all threads of the
+/// block.
 template <class T, int columns>
-__device__ void load_tile(float* tile, HeadRows<const T> from, int64_t first, int64_t rows,
-                          int64_t head_dim) {
-    for (int64_t i = threadIdx.x; i < tile_side(columns) * head_dim; i += attention_threads(columns)) {
-        const int64_t r = i / head_dim, j = i % head_dim;
-        tile[r * tile_width(head_dim) + j] = first + r < rows ? load(from.row(first + r)[j]) : 0.0f;
+__device__ void load_tile(float* tile, int64_t width, HeadRows<const T> from, int64_t first, int64_t rows,
+                          int64_t cols) {
+    for (int64_t i = threadIdx.x; i < tile_side(columns) * cols; i += attention_threads(columns)) {
+        const int64_t r = i / cols, j = i % cols;
+        tile[r * width + j] = first + r < rows ? load(from.row(first + r)[j]) : 0.0f;
     }
 }
 
@@ -109,12 +114,12 @@ __device__ inline float dot(const float* a, const float* b, int64_t n) {
 /// sums[i] += sum over c of weights[c] rows[c][column], of the columns of this thread: lane, lane + 8, ...
 template <int columns>
 __device__ void add_weighted_rows(float (&sums)[columns], const float* weights, const float* rows,
-                                  int64_t width, int64_t head_dim, int lane) {
+                                  int64_t width, int64_t cols, int lane) {
     for (int c = 0; c < tile_side(columns); ++c) {
         COEUS_UNROLL
         for (int i = 0; i < columns; ++i) {
             const int64_t column = lane + int64_t(i) * row_threads;
-            if (column < head_dim) sums[i] += weights[c] * rows[c * width + column];
+            if (column < cols) sums[i] += weights[c] * rows[c * width + column];
         }
     }
 }
@@ -135,7 +140,8 @@ __device__ inline float row_largest(float value) {
 
 /// Calls f with an integral constant: columns of a head for each thread.
 template <class F>
-void dispatch_head_dim(int64_t head_dim, F&& f) {
+void dispatch_columns(const AttentionShape& s, F&& f) {
+    const int64_t head_dim = widest(s);
     require(head_dim <= 256, "attention on CUDA: heads are at most 256 wide");
     if (head_dim <= 64) return f(std::integral_constant<int, 64 / row_threads>());
     if (head_dim <= 128) return f(std::integral_constant<int, 128 / row_threads>());
@@ -157,7 +163,7 @@ inline void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, c
             "attention: query heads are not a multiple of key/value heads");
     require(s.queries().count == s.sequence && q.rows() == tokens && q.cols() == s.heads * s.head_dim &&
                 k.rows() == keys && k.cols() == s.kv_heads * s.head_dim && v.rows() == keys &&
-                v.cols() == k.cols(),
+                v.cols() == s.kv_heads * s.value_width(),
             "attention: operands do not have the shape given");
     require(lse.rows() == s.heads && lse.cols() == tokens && lse.dense(), "attention: lse is not [H, T]");
 }

@@ -14,13 +14,13 @@
 
 namespace coeus::cuda {
 
-/// Attention is one that cuDNN is asked for: bfloat16, whole sequences without documents, heads of whole
-/// pieces of 16 bytes up to 256 wide.
+/// Attention is one that cuDNN is asked for: bfloat16, whole sequences without documents, keys as wide as
+/// values, heads of whole pieces of 16 bytes up to 256 wide.
 inline bool cudnn_fits(const Tensor& out, const Tensor& q, const Tensor& document_start,
                        const AttentionShape& s) {
     const auto is_whole = [&](const SequencePart& part) { return part == SequencePart{s.sequence}; };
     return q.dtype == Dtype::bf16 && out.dtype == Dtype::bf16 && !document_start && is_whole(s.queries()) &&
-           is_whole(s.keys()) && s.head_dim % 8 == 0 && s.head_dim <= 256;
+           is_whole(s.keys()) && s.value_width() == s.head_dim && s.head_dim % 8 == 0 && s.head_dim <= 256;
 }
 
 /// A descriptor of cuDNN's graph API.

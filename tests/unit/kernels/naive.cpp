@@ -164,12 +164,12 @@ void attention(Exec&, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tens
                 double log_sum = 0;
                 const std::vector<double> p = weights(q, k, document_start, s, b, h, t, log_sum);
                 set(lse, h, b * s.sequence + t, log_sum);
-                for (int64_t j = 0; j < s.head_dim; ++j) {
+                for (int64_t j = 0; j < s.value_width(); ++j) {
                     double sum = 0;
                     for (int64_t i = 0; i < keys; ++i)
-                        sum +=
-                            p[size_t(i)] * at(v, b * keys + i, h / (s.heads / s.kv_heads) * s.head_dim + j);
-                    set(out, b * s.sequence + t, h * s.head_dim + j, sum);
+                        sum += p[size_t(i)] *
+                               at(v, b * keys + i, h / (s.heads / s.kv_heads) * s.value_width() + j);
+                    set(out, b * s.sequence + t, h * s.value_width() + j, sum);
                 }
             }
 }
@@ -190,12 +190,10 @@ void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor
                       Tensor slots, Tensor positions, const AttentionShape& s) {
     for (int64_t b = 0; b < s.batch; ++b) {
         const int64_t first = int64_t(element(slots, b)) * s.sequence, last = int64_t(element(positions, b));
-        for (int64_t j = 0; j < k.cols(); ++j) {
-            set(keys, first + last, j, at(k, b, j));
-            set(values, first + last, j, at(v, b, j));
-        }
+        for (int64_t j = 0; j < k.cols(); ++j) set(keys, first + last, j, at(k, b, j));
+        for (int64_t j = 0; j < v.cols(); ++j) set(values, first + last, j, at(v, b, j));
         const int64_t count = last + 1;
-        const OwnedTensor queries(Dtype::f64, {count, q.cols()}), result(Dtype::f64, {count, q.cols()}),
+        const OwnedTensor queries(Dtype::f64, {count, q.cols()}), result(Dtype::f64, {count, out.cols()}),
             lse(Dtype::f64, {s.heads, count});
         for (int64_t j = 0; j < q.cols(); ++j) set(queries, last, j, at(q, b, j));
         AttentionShape one = s;
@@ -203,13 +201,14 @@ void attention_cached(Exec& exec, Tensor out, Tensor keys, Tensor values, Tensor
         one.sequence = count;
         attention(exec, result, lse, queries, keys.slice_rows(first, count), values.slice_rows(first, count),
                   {}, one);
-        for (int64_t j = 0; j < q.cols(); ++j) set(out, b, j, at(result, last, j));
+        for (int64_t j = 0; j < out.cols(); ++j) set(out, b, j, at(result, last, j));
     }
 }
 
 void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor, Tensor q,
                         Tensor k, Tensor v, Tensor document_start, const AttentionShape& s, bool accumulate) {
-    std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0), v_sum(k_sum);
+    std::vector<double> q_sum(size_t(dq.count()), 0.0), k_sum(size_t(dk.count()), 0.0),
+        v_sum(size_t(dv.count()), 0.0);
     if (accumulate) {
         q_sum = copy(dq);
         k_sum = copy(dk);
@@ -222,22 +221,25 @@ void attention_backward(Exec&, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Ten
                 double log_sum = 0;
                 const std::vector<double> p = weights(q, k, document_start, s, b, h, t, log_sum);
                 const int64_t row = b * s.sequence + t, q_first = h * s.head_dim,
-                              kv_first = h / (s.heads / s.kv_heads) * s.head_dim;
+                              kv_head = h / (s.heads / s.kv_heads), k_first = kv_head * s.head_dim,
+                              v_first = kv_head * s.value_width(), out_first = h * s.value_width();
                 double delta = 0;
-                for (int64_t j = 0; j < s.head_dim; ++j)
-                    delta += at(dout, row, q_first + j) * at(out, row, q_first + j);
+                for (int64_t j = 0; j < s.value_width(); ++j)
+                    delta += at(dout, row, out_first + j) * at(out, row, out_first + j);
                 for (int64_t i = 0; i < keys; ++i) {
                     const int64_t other = b * keys + i;
                     double dp = 0;
-                    for (int64_t j = 0; j < s.head_dim; ++j)
-                        dp += at(dout, row, q_first + j) * at(v, other, kv_first + j);
+                    for (int64_t j = 0; j < s.value_width(); ++j) {
+                        const double d = at(dout, row, out_first + j);
+                        dp += d * at(v, other, v_first + j);
+                        v_sum[size_t(other * v.cols() + v_first + j)] += p[size_t(i)] * d;
+                    }
                     const double ds = p[size_t(i)] * (dp - delta) * s.scale;
                     for (int64_t j = 0; j < s.head_dim; ++j) {
                         const auto q_at = size_t(row * q.cols() + q_first + j);
-                        const auto k_at = size_t(other * k.cols() + kv_first + j);
-                        q_sum[q_at] += ds * at(k, other, kv_first + j);
+                        const auto k_at = size_t(other * k.cols() + k_first + j);
+                        q_sum[q_at] += ds * at(k, other, k_first + j);
                         k_sum[k_at] += ds * at(q, row, q_first + j);
-                        v_sum[k_at] += p[size_t(i)] * at(dout, row, q_first + j);
                     }
                 }
             }
