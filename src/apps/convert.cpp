@@ -13,7 +13,8 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/config_fields.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
 
@@ -105,8 +106,8 @@ Source open_source(const std::string& path, const Flags& flags, bool weights_onl
     Source source{.model = known.model(), .record = {}, .arrays = {}, .tokenizer = known.tokenizer_folder()};
     if (known.is_hub()) {
         source.record = {.version = version(), .model = describe_model(known.model())};
-        source.arrays =
-            arrays_of_hub(known.path(), checkpoint_paths(known.model()), hub_tensors(known.model()));
+        source.arrays = arrays_of_hub(known.path(), checkpoint_paths(known.model()),
+                                      hub_tensors(known.model()), hub_ignores(known.model()));
     } else {
         source.record = read_checkpoint_header(known.path()).train;
         source.arrays = arrays_of_checkpoint(known.path(), !weights_only);

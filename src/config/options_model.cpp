@@ -6,6 +6,13 @@ namespace coeus::config {
 
 namespace {
 
+Words all_families() {
+    Words names = family_names();
+    names.insert(names.end(), families_not_built().begin(), families_not_built().end());
+    return names;
+}
+
+// A field of the model's configuration, of the same name (models/config_fields.hpp).
 Option override_of(Field field, const char* meaning, const Rule& rule) {
     return works(field, to_run, meaning).obeys(rule).defaults_to("the flavour's");
 }
@@ -14,9 +21,7 @@ Option override_of(Field field, const char* meaning, const Rule& rule) {
 
 std::vector<Option> model_options() {
     return {
-        works(COEUS_FIELD(model.name), to_run, "model family")
-            .one_of({"llama3", "llama2", "llama4", "deepseek_v3", "qwen3", "gpt_oss", "flux"},
-                    {"llama3", "llama2"}),
+        works(COEUS_FIELD(model.name), to_run, "model family").one_of(all_families(), family_names()),
         works(COEUS_FIELD(model.flavor), to_run,
               "size of the model, a name such as 8B; hf: the shapes of hf_assets_path/config.json"),
         works(COEUS_FIELD(model.hf_assets_path), to_nothing,

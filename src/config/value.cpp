@@ -298,3 +298,24 @@ void reject(const Setting& setting, const std::string& rule) {
 }
 
 }  // namespace coeus::config
+
+namespace coeus {
+
+std::optional<std::variant<bool, int64_t, double, std::string>> option_value(const Config& config,
+                                                                             std::string_view name) {
+    const config::Option* option = config::find_option(name);
+    if (option == nullptr) return std::nullopt;
+    Config fields = config;  // a slot is a place to write to
+    const std::optional<TomlValue> value = config::value_of(*option, fields);
+    if (!value) return std::nullopt;
+    return std::visit(
+        []<class T>(const T& held) -> std::optional<std::variant<bool, int64_t, double, std::string>> {
+            if constexpr (std::is_same_v<T, TomlValue::List>)
+                return std::nullopt;
+            else
+                return held;
+        },
+        value->value);
+}
+
+}  // namespace coeus

@@ -63,7 +63,7 @@ bool divides(const DecoderConfig& model, const EngineOptions& options) {
     const int64_t tp = options.mesh.tp, cp = options.mesh.cp;
     const bool by_heads = cp > 1 && options.exchanges.context.exchange == ContextExchange::heads;
     const int64_t heads = by_heads ? tp * cp : tp, pieces = cp > 1 ? 2 * tp * cp : tp;
-    return model.heads % heads == 0 && model.kv_heads % heads == 0 &&
+    return model.attention.heads % heads == 0 && model.attention.kv_heads % heads == 0 &&
            options.training.seq_len % pieces == 0 && options.validation.seq_len % pieces == 0;
 }
 

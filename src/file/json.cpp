@@ -239,8 +239,21 @@ std::vector<std::pair<std::string, JsonView>> JsonView::items() const {
     std::vector<std::pair<std::string, JsonView>> all;
     all.reserve(size());
     for (const auto& [name, value] : *value_->as_object())
-        all.emplace_back(name, JsonView(value, file_, path_.empty() ? name : path_ + "." + name));
+        all.emplace_back(name, at(value, path_.empty() ? name : path_ + "." + name));
     return all;
+}
+
+JsonView JsonView::noting(std::set<std::string>& asked) const {
+    JsonView view = *this;
+    view.asked_ = &asked;
+    return view;
+}
+
+JsonView JsonView::at(const Json& value, std::string path) const {
+    JsonView view(value, file_, std::move(path));
+    view.asked_ = asked_;
+    if (asked_) asked_->insert(view.path_);
+    return view;
 }
 
 JsonView JsonView::operator[](std::string_view key) const {
@@ -248,18 +261,19 @@ JsonView JsonView::operator[](std::string_view key) const {
     const std::string path = path_.empty() ? std::string(key) : path_ + "." + std::string(key);
     const Json* value = value_->find(key);
     if (!value) throw ConfigError("{}: {} is missing", file_, path);
-    return {*value, file_, path};
+    return at(*value, path);
 }
 
 JsonView JsonView::operator[](size_t index) const {
     if (!is_array()) reject("must be an array");
     if (index >= size()) reject(fmt::format("must have at least {} elements", index + 1));
-    return {(*value_->as_array())[index], file_, fmt::format("{}[{}]", path_, index)};
+    return at((*value_->as_array())[index], fmt::format("{}[{}]", path_, index));
 }
 
 std::optional<JsonView> JsonView::find(std::string_view key) const {
     if (!is_object()) reject("must be an object");
     const Json* value = value_->find(key);
+    if (value && asked_) (*this)[key];  // null too is known
     if (!value || value->is_null()) return std::nullopt;
     return (*this)[key];
 }

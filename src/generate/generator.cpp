@@ -77,7 +77,8 @@ int32_t draw_token(std::span<const float> logits, const Sampling& sampling, uint
 
 Generator::Generator(const DecoderConfig& config, Dtype dtype, int64_t context, int64_t sequences,
                      int threads, const Device& device)
-    : cache_(config.layers, sequences, context, config.kv_heads * config.head_dim, dtype),
+    : cache_(config.layers, sequences, context, config.attention.key_width(), config.attention.value_width(),
+             dtype),
       decoder_(config, {.master = dtype == Dtype::bf16 ? Dtype::f32 : dtype, .compute = dtype}, context),
       stage_(decoder_),
       layers_(measure_generation(decoder_, cache_, threads, device.backend())),

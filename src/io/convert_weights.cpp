@@ -78,12 +78,13 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
 }
 
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
-                          const std::vector<HubTensor>& tensors) {
+                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores) {
     const auto weights = std::make_shared<Safetensors>(Safetensors::open(folder));
-    check_hub_weights(folder, *weights, tensors);
+    check_hub_weights(folder, *weights, tensors, ignores);
     ArraySource source;
     for (size_t i = 0; i < tensors.size(); ++i)
-        source.arrays.push_back({paths[i], weights->entry(tensors[i].name).dtype, tensors[i].shape});
+        source.arrays.push_back(
+            {paths[i], weights->entry(tensors[i].places.front().name).dtype, tensors[i].shape});
     source.read = [weights, folder, tensors, mapped = PassingPages()](size_t number, Tensor rows,
                                                                       int64_t first_row) mutable {
         HubTensor part = tensors[number];

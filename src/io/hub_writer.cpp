@@ -4,12 +4,13 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
-#include "coeus/file/json.hpp"
+#include "coeus/file/safetensors.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
-#include <numeric>
 #include <set>
+#include <utility>
 
 namespace coeus {
 
@@ -46,7 +47,7 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
             fs::copy_file(folder / name, to / name, fs::copy_options::overwrite_existing);
 }
 
-// null where it is not known: without the key transformers would take Llama 2's
+// null if it is not known: without the key transformers would take that of its own default
 Json id_or_null(std::optional<int32_t> id) {
     return id ? Json(*id) : Json();
 }
@@ -62,34 +63,14 @@ void write_generation_config(const fs::path& folder, const HubTokenizer& tokeniz
 
 }  // namespace
 
-void write_hub_config(const std::string& folder, const HubConfig& c, Dtype dtype,
-                      const HubTokenizer& tokenizer) {
-    Json rope = Json::object(), scaling;
-    rope.set("rope_theta", c.rope_theta).set("rope_type", c.rope_scaling ? "llama3" : "default");
-    if (c.rope_scaling) {
-        scaling = Json::object().set("rope_type", "llama3");
-        for (Json* both : {&rope, &scaling})
-            both->set("factor", c.rope_scaling->factor)
-                .set("low_freq_factor", c.rope_scaling->low_freq_factor)
-                .set("high_freq_factor", c.rope_scaling->high_freq_factor)
-                .set("original_max_position_embeddings", int64_t(c.rope_scaling->original_positions));
-    }
-    Json json = Json::object();
-    json.set("architectures", std::vector<std::string>{c.architecture}).set("model_type", "llama");
-    json.set("hidden_size", c.hidden_size).set("intermediate_size", c.intermediate_size);
-    json.set("num_hidden_layers", c.layers).set("num_attention_heads", c.heads);
-    json.set("num_key_value_heads", c.kv_heads).set("head_dim", c.head_dim).set("vocab_size", c.vocab_size);
-    json.set("max_position_embeddings", c.max_positions).set("hidden_act", "silu");
-    json.set("rms_norm_eps", c.rms_norm_eps).set("attention_bias", false).set("mlp_bias", false);
-    json.set("rope_parameters", std::move(rope));
-    json.set("rope_theta", c.rope_theta).set("rope_scaling", std::move(scaling));
-    json.set("tie_word_embeddings", c.tied).set("dtype", torch_name(dtype));
-    json.set("torch_dtype", torch_name(dtype)).set("use_cache", true);
-    json.set("bos_token_id", id_or_null(tokenizer.bos_id)).set("eos_token_id", id_or_null(tokenizer.eos_id));
-    write_json(json, fs::path(folder) / "config.json");
+void write_hub_config(const std::string& folder, Json config, Dtype dtype, const HubTokenizer& tokenizer) {
+    config.set("dtype", torch_name(dtype)).set("torch_dtype", torch_name(dtype)).set("use_cache", true);
+    config.set("bos_token_id", id_or_null(tokenizer.bos_id))
+        .set("eos_token_id", id_or_null(tokenizer.eos_id));
+    write_json(config, fs::path(folder) / "config.json");
 }
 
-HubWriter::HubWriter(std::string folder, const HubConfig& config, std::vector<HubEntry> entries, Dtype dtype,
+HubWriter::HubWriter(std::string folder, Json config, std::vector<HubEntry> entries, Dtype dtype,
                      const HubTokenizer& tokenizer, const Communicator& ranks, int64_t file_bytes)
     : folder_(std::move(folder)), entries_(std::move(entries)), dtype_(dtype), ranks_(ranks) {
     while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
@@ -99,7 +80,7 @@ HubWriter::HubWriter(std::string folder, const HubConfig& config, std::vector<Hu
         if (fs::exists(folder_))
             throw ConfigError("{} is there already; name a folder that is to be made", folder_);
         try {
-            make_files(config, tokenizer);
+            make_files(std::move(config), tokenizer);
         } catch (...) {
             fs::remove_all(folder_ + ".part");
             throw;
@@ -119,17 +100,18 @@ std::string HubWriter::part(const std::string& name) const {
 // In alphabetical order, whatever that of the entries; a new file where the next tensor would make one too
 // large.
 void HubWriter::divide(int64_t file_bytes) {
-    places_.resize(entries_.size());
-    std::vector<size_t> order(entries_.size());
-    std::iota(order.begin(), order.end(), size_t(0));
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return entries_[a].name < entries_[b].name; });
-    for (const size_t i : order) {
-        const int64_t bytes = entries_[i].shape.count() * size_of(dtype_);
+    for (const HubEntry& entry : entries_)
+        for (const HubPlace& place : entry.places) {
+            const auto [known, is_new] = tensors_.try_emplace(place.name, Target{.shape = place.shape});
+            require(known->second.shape == place.shape, "places in one tensor agree on its shape");
+        }
+    for (auto& [name, target] : tensors_) {
+        const int64_t bytes = target.shape.count() * size_of(dtype_);
         if (files_.empty() || (files_.back().bytes > 0 && files_.back().bytes + bytes > file_bytes))
             files_.emplace_back();
-        places_[i] = {files_.size() - 1, files_.back().bytes};
-        files_.back().entries.push_back(i);
+        target.file = files_.size() - 1;
+        target.offset = files_.back().bytes;
+        files_.back().tensors.push_back(name);
         files_.back().bytes += bytes;
         bytes_ += bytes;
     }
@@ -139,13 +121,14 @@ void HubWriter::divide(int64_t file_bytes) {
                         ? "model.safetensors"
                         : fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, files_.size());
         std::vector<SafetensorsEntry> entries;
-        for (const size_t i : file.entries) entries.push_back({entries_[i].name, dtype_, entries_[i].shape});
+        for (const std::string& name : file.tensors)
+            entries.push_back({name, dtype_, tensors_.at(name).shape});
         file.header = safetensors_header(entries, {{"format", "pt"}});
-        for (const size_t i : file.entries) places_[i].offset += int64_t(file.header.size());
+        for (const std::string& name : file.tensors) tensors_.at(name).offset += int64_t(file.header.size());
     }
 }
 
-void HubWriter::make_files(const HubConfig& config, const HubTokenizer& tokenizer) const {
+void HubWriter::make_files(Json config, const HubTokenizer& tokenizer) const {
     const std::string folder = folder_ + ".part";
     std::error_code status;
     fs::remove_all(folder, status);  // of a run that was killed
@@ -161,42 +144,58 @@ void HubWriter::make_files(const HubConfig& config, const HubTokenizer& tokenize
         RawFile raw = RawFile::create(part(file.name));
         raw.reserve(int64_t(file.header.size()) + file.bytes);
         raw.write(file.header.data(), int64_t(file.header.size()), 0);
-        for (const size_t i : file.entries) map.set(entries_[i].name, file.name);
+        for (const std::string& name : file.tensors) map.set(name, file.name);
     }
     if (files_.size() > 1)
         write_json(Json::object()
                        .set("metadata", Json::object().set("total_size", bytes_))
                        .set("weight_map", std::move(map)),
                    part("model.safetensors.index.json"));
-    write_hub_config(folder, config, dtype_, tokenizer);
+    write_hub_config(folder, std::move(config), dtype_, tokenizer);
     write_generation_config(folder, tokenizer);
 }
 
 void HubWriter::write(size_t entry, Tensor rows, int64_t first_row, int64_t first_col) {
-    const HubEntry& array = entries_[entry];
-    const Place& place = places_[entry];
-    std::optional<RawFile>& file = open_[place.file];
-    if (!file) file = RawFile::open_for_update(part(files_[place.file].name));
-    const int64_t bytes = size_of(dtype_), cols = rows.cols(), whole = array.shape.cols();
-    const int64_t head_dim = array.rotated_heads > 0 ? array.shape.rows() / array.rotated_heads : 0;
-    const bool adjacent = cols == whole && head_dim == 0;
+    for (const HubPlace& place : entries_[entry].places) {
+        const int64_t begin = std::max(first_row, place.first_row),
+                      end = std::min(first_row + rows.rows(), place.first_row + place.rows);
+        if (begin < end)
+            write_place(place, rows.slice_rows(begin - first_row, end - begin), begin, first_col);
+    }
+}
+
+// Rows that all lie in this place, at most a MiB at a time.
+void HubWriter::write_place(const HubPlace& place, Tensor rows, int64_t first_row, int64_t first_col) {
+    const Target& target = tensors_.at(place.name);
+    std::optional<RawFile>& file = open_[target.file];
+    if (!file) file = RawFile::open_for_update(part(files_[target.file].name));
+    const int64_t bytes = size_of(dtype_), cols = rows.cols();
+    const auto write_run = [&](const std::byte* run, int64_t count, int64_t row, int64_t col) {
+        file->write(run, count * bytes, target.offset + place.index(row, col) * bytes);
+    };
+    const bool rows_in_order = place.rotated_heads == 0;
     const int64_t step = std::max<int64_t>(1, (int64_t(1) << 20) / std::max<int64_t>(1, cols * bytes));
     for (int64_t done = 0; done < rows.rows(); done += step) {
-        const int64_t count = std::min(step, rows.rows() - done);
+        const int64_t count = std::min(step, rows.rows() - done), first = first_row + done;
         staging_.resize(size_t(count * cols * bytes));
         for (int64_t r = 0; r < count; ++r)
             convert_elements(staging_.data() + r * cols * bytes, dtype_, rows.slice_rows(done + r, 1).data,
                              rows.dtype, cols);
-        if (adjacent) {
-            file->write(staging_.data(), count * cols * bytes,
-                        place.offset + (first_row + done) * whole * bytes);
-            continue;
-        }
-        for (int64_t r = 0; r < count; ++r) {
-            const int64_t ours = first_row + done + r;
-            const int64_t theirs = head_dim > 0 ? half_split_row(ours, head_dim) : ours;
-            file->write(staging_.data() + r * cols * bytes, cols * bytes,
-                        place.offset + (theirs * whole + first_col) * bytes);
+        if (place.col_stride == 1 && place.row_stride == cols && rows_in_order) {
+            write_run(staging_.data(), count * cols, first, first_col);
+        } else if (place.col_stride == 1) {
+            for (int64_t r = 0; r < count; ++r)
+                write_run(staging_.data() + r * cols * bytes, cols, first + r, first_col);
+        } else {
+            column_.resize(size_t(count * bytes));
+            for (int64_t c = 0; c < cols; ++c) {
+                for (int64_t r = 0; r < count; ++r)
+                    std::memcpy(column_.data() + r * bytes, staging_.data() + (r * cols + c) * bytes,
+                                size_t(bytes));
+                const bool whole = place.row_stride == 1 && rows_in_order;
+                for (int64_t r = 0; r < count; r += whole ? count : 1)
+                    write_run(column_.data() + r * bytes, whole ? count : 1, first + r, first_col + c);
+            }
         }
     }
 }

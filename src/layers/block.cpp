@@ -3,25 +3,27 @@
 
 namespace coeus {
 
-Flow DenseBlock::forward(Ctx& c, Flow in) const {
-    const Tensor x = in.hidden();
+Flow PreNormBlock::forward(Ctx& c, Flow in) const {
+    Tensor h = in.hidden();
     const Scope temps(c.temp);
-    const Tensor h = attention_.forward(c, attention_norm_->forward(c, x), x);
-    return feed_forward_.forward(c, ffn_norm_->forward(c, h), h);
+    for (const Part& part : parts_) h = part.sublayer->forward(c, part.norm->forward(c, h), h);
+    return h;
 }
 
-void DenseBlock::rebuild(Ctx& c, Flow in) const {
-    const Tensor x = in.hidden();
+void PreNormBlock::rebuild(Ctx& c, Flow in) const {
+    Tensor h = in.hidden();
     const Scope temps(c.temp);
-    const Tensor h = attention_.forward(c, attention_norm_->forward(c, x), x);
-    feed_forward_.rebuild(c, ffn_norm_->forward(c, h));
+    for (size_t i = 0; i + 1 < parts_.size(); ++i)
+        h = parts_[i].sublayer->forward(c, parts_[i].norm->forward(c, h), h);
+    parts_.back().sublayer->rebuild(c, parts_.back().norm->forward(c, h));
 }
 
-Flow DenseBlock::backward(Ctx& c, Flow dout) const {
-    const Tensor dy = dout.hidden();
+Flow PreNormBlock::backward(Ctx& c, Flow dout) const {
+    Tensor dh = dout.hidden();
     const Scope temps(c.temp);
-    const Tensor dh = ffn_norm_->backward(c, feed_forward_.backward(c, dy), dy);
-    return attention_norm_->backward(c, attention_.backward(c, dh), dh);
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+        dh = part->norm->backward(c, part->sublayer->backward(c, dh), dh);
+    return dh;
 }
 
 }  // namespace coeus

@@ -56,7 +56,7 @@ void AllGatherExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout)
     const Scope temps(c.temp);
     const Tensor keys = gather(c, t.k, t), values = gather(c, t.v, t);
     const Tensor dkeys = c.temp.alloc(t.lse.dtype, keys.shape),
-                 dvalues = c.temp.alloc(t.lse.dtype, keys.shape);
+                 dvalues = c.temp.alloc(t.lse.dtype, values.shape);
     c.k.attention_backward(c.exec, t.q, dkeys, dvalues, dout, t.out, t.lse, t.q, keys, values,
                            c.batch.document_start, over_all(t, part_of(cp_.rank(), t), cp_.size()), false);
     scatter(c, t.k, dkeys, t);

@@ -3,11 +3,12 @@
 
 namespace coeus {
 
-KvCache::KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t width, Dtype dtype)
+KvCache::KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t key_width, int64_t value_width,
+                 Dtype dtype)
     : sequences_(sequences),
       context_(context),
-      keys_(nullptr, dtype, {layers * sequences * context, width}),
-      values_(keys_) {}
+      keys_(nullptr, dtype, {layers * sequences * context, key_width}),
+      values_(nullptr, dtype, {layers * sequences * context, value_width}) {}
 
 void KvCache::allocate(const Memory& memory) {
     memory_ = Buffer(bytes(), "cache of keys and values", memory);

@@ -13,7 +13,7 @@ int64_t total_cols(std::initializer_list<Tensor> tensors) {
 
 }  // namespace
 
-// This rank's tokens of all heads [T, n d] each -> all tokens of its heads [P T, sum of n d / P] in temp, the
+// This rank's tokens of all heads [T, W] each -> all tokens of its heads [P T, sum of W / P] in temp, the
 // tensors side by side, sequence after sequence.
 Tensor HeadsExchange::to_heads(Ctx& c, std::initializer_list<Tensor> tensors,
                                const AttentionTensors& t) const {
@@ -75,10 +75,10 @@ struct OwnHeads {
         shape.sequence *= ranks;
         shape.heads /= ranks;
         shape.kv_heads /= ranks;
-        const int64_t q_cols = shape.heads * shape.head_dim, kv_cols = shape.kv_heads * shape.head_dim;
+        const int64_t q_cols = shape.heads * shape.head_dim, k_cols = shape.kv_heads * shape.head_dim;
         q = all.slice_cols(0, q_cols);
-        k = all.slice_cols(q_cols, kv_cols);
-        v = all.slice_cols(q_cols + kv_cols, kv_cols);
+        k = all.slice_cols(q_cols, k_cols);
+        v = all.slice_cols(q_cols + k_cols, shape.kv_heads * shape.value_width());
         lse = t.lse.reshape({shape.heads, all.rows()});
     }
 };
@@ -89,7 +89,7 @@ void HeadsExchange::forward(Ctx& c, const AttentionTensors& t) const {
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v}, t);
     const OwnHeads own(all, t, cp_.size());
-    const Tensor out = c.temp.alloc(t.out.dtype, own.q.shape);
+    const Tensor out = c.temp.alloc(t.out.dtype, {all.rows(), own.shape.heads * own.shape.value_width()});
     c.k.attention(c.exec, out, own.lse, own.q, own.k, own.v, c.batch.document_start, own.shape);
     to_tokens(c, {t.out}, out, t);
 }
@@ -98,9 +98,9 @@ void HeadsExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) con
     const Scope temps(c.temp);
     const Tensor all = to_heads(c, {t.q, t.k, t.v, t.out, dout}, t);
     const OwnHeads own(all, t, cp_.size());
-    const int64_t q_cols = own.q.cols(), qkv_cols = all.cols() - 2 * q_cols;
-    c.k.attention_backward(c.exec, own.q, own.k, own.v, all.slice_cols(qkv_cols + q_cols, q_cols),
-                           all.slice_cols(qkv_cols, q_cols), own.lse, own.q, own.k, own.v,
+    const int64_t out_cols = own.shape.heads * own.shape.value_width(), qkv_cols = all.cols() - 2 * out_cols;
+    c.k.attention_backward(c.exec, own.q, own.k, own.v, all.slice_cols(qkv_cols + out_cols, out_cols),
+                           all.slice_cols(qkv_cols, out_cols), own.lse, own.q, own.k, own.v,
                            c.batch.document_start, own.shape, false);
     to_tokens(c, {t.q, t.k, t.v}, all.slice_cols(0, qkv_cols), t);
 }

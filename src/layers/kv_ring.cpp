@@ -18,17 +18,16 @@ namespace {
 
 struct KeysAndValues {
     Tensor keys, values;
-    explicit KeysAndValues(Tensor both)
-        : keys(both.slice_cols(0, both.cols() / 2)),
-          values(both.slice_cols(both.cols() / 2, both.cols() / 2)) {}
+    KeysAndValues(Tensor both, const AttentionTensors& t)
+        : keys(both.slice_cols(0, t.k.cols())), values(both.slice_cols(t.k.cols(), t.v.cols())) {}
 };
 
 }  // namespace
 
-// [T, 2K d] in temp: one message.
+// [T, K (d + e)] in temp: one message.
 Tensor RingExchange::keys_and_values(Ctx& c, const AttentionTensors& t) const {
-    const Tensor both = c.temp.alloc(t.k.dtype, {t.k.rows(), 2 * t.k.cols()});
-    const KeysAndValues parts(both);
+    const Tensor both = c.temp.alloc(t.k.dtype, {t.k.rows(), t.k.cols() + t.v.cols()});
+    const KeysAndValues parts(both, t);
     c.k.cast(c.exec, parts.keys, t.k);
     c.k.cast(c.exec, parts.values, t.v);
     return both;
@@ -60,7 +59,7 @@ void RingExchange::forward(Ctx& c, const AttentionTensors& t) const {
         const bool first = step == 0, last = step == cp_.size() - 1;
         if (!last) pass_on(here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
-        const KeysAndValues kv(here);
+        const KeysAndValues kv(here, t);
         c.k.attention(c.exec, first ? out : other, first ? t.lse : other_lse, t.q, kv.keys, kv.values,
                       c.batch.document_start, shape);
         if (!first) c.k.merge_attention(c.exec, out, t.lse, other, other_lse);
@@ -84,7 +83,7 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
         const bool last = step == cp_.size() - 1;
         if (!last) pass_on(here, coming);
         shape.key_part = part_of((cp_.rank() + cp_.size() - step) % cp_.size(), t);
-        const KeysAndValues kv(here), sums(gradients);
+        const KeysAndValues kv(here, t), sums(gradients, t);
         c.k.attention_backward(c.exec, dq, sums.keys, sums.values, dout, t.out, t.lse, t.q, kv.keys,
                                kv.values, c.batch.document_start, shape, true);
         if (!last) finish(c, Exchange::pass_keys_on, here);
@@ -93,7 +92,7 @@ void RingExchange::backward(Ctx& c, const AttentionTensors& t, Tensor dout) cons
         std::swap(here, coming);
         std::swap(gradients, arriving);
     }
-    const KeysAndValues sums(gradients);
+    const KeysAndValues sums(gradients, t);
     c.k.cast(c.exec, t.q, dq);
     c.k.cast(c.exec, t.k, sums.keys);
     c.k.cast(c.exec, t.v, sums.values);

@@ -20,18 +20,18 @@ int64_t chunk_rows(const Kernels& kernels, int64_t tokens, int64_t columns, Dtyp
 
 }  // namespace
 
-// Calls each(first row, logits [n, V/P], losses [n]) with the logits of n rows of normed [T, D].
+// Calls each(first row, logits [n, V/P], losses [n]) with the logits of n rows of all tokens [T, D].
 template <class Each>
-void LossHead::for_each_chunk(Ctx& c, Tensor normed, const Each& each) const {
+void LossHead::for_each_chunk(Ctx& c, Tensor all, const Each& each) const {
     const int64_t columns = div_ceil(output_->params().front().shape.rows(), c.tp.size());
-    const int64_t rows = chunk_rows(c.k, normed.rows(), columns, normed.dtype);
+    const int64_t rows = chunk_rows(c.k, all.rows(), columns, all.dtype);
     const Scope temps(c.temp);
-    const Tensor losses = c.temp.alloc(output_->g.dtype, {normed.rows()});
-    const Tensor logits = c.temp.alloc(normed.dtype, {rows, output_->w.rows()});
-    for (int64_t first = 0; first < normed.rows(); first += rows) {
-        const int64_t n = std::min(rows, normed.rows() - first);
+    const Tensor losses = c.temp.alloc(output_->g.dtype, {all.rows()});
+    const Tensor logits = c.temp.alloc(all.dtype, {rows, output_->w.rows()});
+    for (int64_t first = 0; first < all.rows(); first += rows) {
+        const int64_t n = std::min(rows, all.rows() - first);
         const Tensor chunk = logits.slice_rows(0, n);
-        c.k.gemm(c.exec, chunk, normed.slice_rows(first, n), transposed(output_->w), {});
+        c.k.gemm(c.exec, chunk, all.slice_rows(first, n), transposed(output_->w), {});
         each(first, chunk, losses.slice_rows(first, n));
     }
     c.k.sum(c.exec, &c.scalars.loss, losses);
@@ -48,39 +48,36 @@ void LossHead::losses_of(Ctx& c, Tensor losses, Tensor dlogits, Tensor logits, T
                       c.scalars);
 }
 
-void LossHead::forward(Ctx& c, Tensor x) const {
-    const Tensor dnormed = c.frame.keep(x.dtype, x.shape);
+void LossHead::forward(Ctx& c, Tensor x, Tensor labels) const {
+    const Tensor dx = c.frame.keep(x.dtype, x.shape);
     {
         const Scope temps(c.temp);
-        const Tensor all = gather_tokens(c, norm_->forward(c, x)), dall = parts_of(c, dnormed);
+        const Tensor all = gather_tokens(c, x), dall = parts_of(c, dx);
         for_each_chunk(c, all, [&](int64_t first, Tensor logits, Tensor losses) {
             const int64_t n = logits.rows();
-            losses_of(c, losses, logits, logits, c.batch.labels.slice_rows(first, n));
+            losses_of(c, losses, logits, logits, labels.slice_rows(first, n));
             c.k.gemm(c.exec, dall.slice_rows(first, n), logits, output_->w, {});
             c.frame.later(c, {.storage = output_, .x = all.slice_rows(first, n), .dy = logits});
         });
-        scatter_tokens(c, dnormed, dall);
+        scatter_tokens(c, dx, dall);
     }
-    c.frame.push(this, dnormed);
+    c.frame.push(this, dx);
 }
 
 Tensor LossHead::backward(Ctx& c) const {
-    const Tensor dnormed = c.frame.pop(this);
-    return norm_->backward(c, dnormed, {});
+    return c.frame.pop(this);
 }
 
-void LossHead::evaluate(Ctx& c, Tensor x) const {
+void LossHead::evaluate(Ctx& c, Tensor x, Tensor labels) const {
     const Scope temps(c.temp);
-    for_each_chunk(c, gather_tokens(c, norm_->forward(c, x)),
-                   [&](int64_t first, Tensor logits, Tensor losses) {
-                       losses_of(c, losses, {}, logits, c.batch.labels.slice_rows(first, logits.rows()));
-                   });
+    for_each_chunk(c, gather_tokens(c, x), [&](int64_t first, Tensor logits, Tensor losses) {
+        losses_of(c, losses, {}, logits, labels.slice_rows(first, logits.rows()));
+    });
 }
 
 void LossHead::logits(Ctx& c, Tensor logits, Tensor x) const {
     require(c.tp.size() == 1, "logits for a reader are computed by one rank alone");
-    const Scope temps(c.temp);
-    c.k.gemm(c.exec, logits, norm_->forward(c, x), transposed(output_->w), {});
+    c.k.gemm(c.exec, logits, x, transposed(output_->w), {});
 }
 
 }  // namespace coeus

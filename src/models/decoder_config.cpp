@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/decoder_config.hpp"
 
+#include "coeus/models/config_fields.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -8,9 +10,19 @@ namespace coeus {
 
 namespace {
 
-void require_size(const char* field, int64_t value, int64_t most = int64_t(1) << 24) {
-    if (value < 1) throw ConfigError("model.{} = {}: must be at least 1", field, value);
-    if (value > most) throw ConfigError("model.{} = {}: must be at most {}", field, value, most);
+// The rule of each kind of value; texts and truths have none.
+template <class T>
+void require_valid(const ConfigField&, const T&) {}
+void require_valid(const ConfigField& field, int64_t value) {
+    if (value < field.least)
+        throw ConfigError("model.{} = {}: must be at least {}", field.name, value, field.least);
+    if (value > field.most)
+        throw ConfigError("model.{} = {}: must be at most {}", field.name, value, field.most);
+}
+void require_valid(const ConfigField& field, double value) {
+    if (!(value > 0))
+        throw ConfigError("model.{} = {}: must be greater than 0 (usual: {})", field.name, value,
+                          field.usual);
 }
 
 // The divisors of n on both sides of a wrong value, for messages.
@@ -23,45 +35,70 @@ std::string divisors_near(int64_t n, int64_t value) {
 
 }  // namespace
 
-void DecoderConfig::validate() const {
-    require_size("dim", dim);
-    require_size("n_layers", layers, 1 << 16);
-    require_size("n_heads", heads);
-    require_size("n_kv_heads", kv_heads);
-    require_size("ffn_hidden", ffn_hidden);
-    require_size("vocab_size", vocab, 0x7fffffff);
-    if (head_dim < 1)
-        throw ConfigError("model.n_heads = {}: must divide model.dim = {} (nearest: {})", heads, dim,
-                          divisors_near(dim, heads));
-    if (head_dim % 2 != 0)
+LayerConfig DecoderConfig::layer(int64_t number) const {
+    require(number >= 0 && number < layers, "the model has no such layer");
+    return {attention, feed_forward};
+}
+
+namespace {
+
+void require_heads_fit(const AttentionConfig& a, int64_t dim) {
+    if (a.head_dim < 1)
+        throw ConfigError("model.n_heads = {}: must divide model.dim = {} (nearest: {})", a.heads, dim,
+                          divisors_near(dim, a.heads));
+    if (a.head_dim % 2 != 0)
         throw ConfigError("model.head_dim = {}: must be even, because RoPE rotates pairs (nearest: {})",
-                          head_dim, head_dim + 1);
-    require_size("head_dim", head_dim);
-    const double elements = double(layers) * double(dim) * double(4 * head_dim * heads + 3 * ffn_hidden);
+                          a.head_dim, a.head_dim + 1);
+    if (a.heads % a.kv_heads != 0)
+        throw ConfigError("model.n_kv_heads = {}: must divide model.n_heads = {} (nearest: {})", a.kv_heads,
+                          a.heads, divisors_near(a.heads, a.kv_heads));
+}
+
+// Parameters of a layer without its norms. `Number`: double for an upper bound that cannot overflow.
+template <class Number>
+Number matrix_elements(const LayerConfig& layer, int64_t dim) {
+    const AttentionConfig& a = layer.attention;
+    const Number rows = Number(a.heads) * Number(a.head_dim + a.value_head_dim()) +
+                        Number(a.kv_heads) * Number(a.head_dim + a.value_head_dim());
+    return Number(dim) * (rows + 3 * Number(layer.feed_forward.hidden));
+}
+
+}  // namespace
+
+void DecoderConfig::validate() const {
+    for_each_field(*this, [](const ConfigField& field, const auto& value) { require_valid(field, value); });
+    double elements = 0;
+    for (int64_t i = 0; i < layers; ++i) {
+        const LayerConfig config = layer(i);
+        require_heads_fit(config.attention, dim);
+        elements += matrix_elements<double>(config, dim);
+    }
     if (elements > 1e15)
         throw ConfigError(
             "model: {:.1e} parameters are more than this program counts (1e15); lower model.dim, "
             "model.n_layers or model.ffn_hidden",
             elements);
-    if (heads % kv_heads != 0)
-        throw ConfigError("model.n_kv_heads = {}: must divide model.n_heads = {} (nearest: {})", kv_heads,
-                          heads, divisors_near(heads, kv_heads));
-    if (!(norm_eps > 0))
-        throw ConfigError("model.norm_eps = {}: must be greater than 0 (usual: 1e-5)", norm_eps);
-    if (!(rope_theta > 0))
-        throw ConfigError("model.rope_theta = {}: must be greater than 0 (usual: 500000)", rope_theta);
 }
 
 int64_t DecoderConfig::parameters() const {
-    const int64_t attention = dim * head_dim * (2 * heads + 2 * kv_heads);
     const int64_t norm = norm_type == NormType::np_layer_norm ? 0 : dim;
-    const int64_t layer = attention + 3 * dim * ffn_hidden + 2 * norm;
-    return vocab * dim * (tied ? 1 : 2) + layers * layer + norm;
+    int64_t all = vocab * dim * (tied ? 1 : 2) + norm;
+    for (int64_t i = 0; i < layers; ++i) all += matrix_elements<int64_t>(layer(i), dim) + 2 * norm;
+    return all;
+}
+
+double DecoderConfig::score_flops_per_token(int64_t seq_len) const {
+    int64_t widths = 0;
+    for (int64_t i = 0; i < layers; ++i) {
+        const AttentionConfig a = layer(i).attention;
+        widths += a.heads * (a.head_dim + a.value_head_dim());
+    }
+    return 6.0 * double(widths) * double(seq_len);
 }
 
 double DecoderConfig::flops_per_token(int64_t seq_len) const {
     const int64_t multiplied = parameters() - (tied ? 0 : vocab * dim);
-    return 6.0 * double(multiplied) + 6.0 * double(layers * heads * 2 * head_dim) * double(seq_len);
+    return 6.0 * double(multiplied) + score_flops_per_token(seq_len);
 }
 
 int64_t FfnRule::width(int64_t dim) const {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Llama 2 (Touvron et al. 2023) and Llama 3, 3.1, 3.2 (Grattafiori et al. 2024): flavours and Hugging Face
-// names.
-#include "llama.hpp"
+// Llama 2 (Touvron et al. 2023) and Llama 3, 3.1, 3.2 (Grattafiori et al. 2024). Their config.json differ
+// only in numbers.
+#include "family.hpp"
 
-namespace coeus {
+#include <array>
+
+namespace coeus::llama {
 
 namespace {
 
@@ -14,45 +16,68 @@ struct Row {
     bool tied = false;
 };
 
-DecoderConfig llama(const char* family, const Row& row, int64_t vocab, double theta) {
+DecoderConfig flavor(const char* family, const Row& row, int64_t vocab, const RopeConfig& rope) {
     return {.family = family,
             .flavor = row.flavor,
             .dim = row.dim,
             .layers = row.layers,
-            .heads = row.heads,
-            .kv_heads = row.kv_heads,
-            .head_dim = row.dim / row.heads,
-            .ffn_hidden = row.ffn_rule.width(row.dim),
             .vocab = vocab,
+            .attention = {.heads = row.heads, .kv_heads = row.kv_heads, .head_dim = row.dim / row.heads},
+            .feed_forward = {.hidden = row.ffn_rule.width(row.dim)},
             .ffn_rule = row.ffn_rule,
-            .rope_theta = theta,
-            .rope_scaling = {},
+            .rope = rope,
             .tied = row.tied};
 }
 
-HubName llama_hub_name(const std::string& parameter, const DecoderConfig& config) {
-    if (parameter == "tok_embeddings.weight") return {"model.embed_tokens.weight"};
-    if (parameter == "norm.weight") return {"model.norm.weight"};
-    if (parameter == "output.weight") return {"lm_head.weight"};
-    // layers.<i>.<part>.weight
-    const size_t after = parameter.find('.', std::string("layers.").size());
-    const std::string prefix = "model." + parameter.substr(0, after + 1), part = parameter.substr(after + 1);
-    if (part == "attention_norm.weight") return {prefix + "input_layernorm.weight"};
-    if (part == "ffn_norm.weight") return {prefix + "post_attention_layernorm.weight"};
-    if (part == "attention.wq.weight") return {prefix + "self_attn.q_proj.weight", config.heads};
-    if (part == "attention.wk.weight") return {prefix + "self_attn.k_proj.weight", config.kv_heads};
-    if (part == "attention.wv.weight") return {prefix + "self_attn.v_proj.weight"};
-    if (part == "attention.wo.weight") return {prefix + "self_attn.o_proj.weight"};
-    if (part == "feed_forward.w1.weight") return {prefix + "mlp.gate_proj.weight"};
-    if (part == "feed_forward.w2.weight") return {prefix + "mlp.down_proj.weight"};
-    if (part == "feed_forward.w3.weight") return {prefix + "mlp.up_proj.weight"};
-    throw LogicError("no Hugging Face name for " + parameter);
+const std::array constants = {HubConstant{"hidden_act", "silu", "others are not built yet"},
+                              HubConstant{"attention_bias", false, "biases are not built yet"},
+                              HubConstant{"mlp_bias", false, "biases are not built yet"}};
+
+DecoderConfig from_hub(const JsonView& json) {
+    require_hub_constants(json, constants);
+    DecoderConfig config = {.norm_eps = 1e-6, .max_seq_len = 2048};  // transformers' defaults
+    read_hub_fields(json, config);
+    read_hub_rope(json, config.rope);
+    return config;
+}
+
+void to_hub(Json& json, const DecoderConfig& config) {
+    json.set("architectures", std::vector<std::string>{"LlamaForCausalLM"}).set("model_type", "llama");
+    write_hub_fields(json, config);
+    write_hub_constants(json, constants);
+    write_hub_rope(json, config.rope);
+}
+
+// Queries and keys are in half-split order there.
+std::vector<HubPlace> hub_places(const std::string& parameter, const Shape& shape,
+                                 const DecoderConfig& config) {
+    const bool is_rotated =
+        config.rope.layout == RopeLayout::interleaved &&
+        (parameter.ends_with("attention.wq.weight") || parameter.ends_with("attention.wk.weight"));
+    return {HubPlace::whole(usual_hub_name(parameter), shape,
+                            is_rotated ? shape.rows() / config.attention.head_dim : 0)};
+}
+
+ModelFamily family_named(const char* name) {
+    return {.name = name,
+            .flavors = {},
+            .architectures = {"LlamaForCausalLM"},
+            .from_hub = from_hub,
+            .to_hub = to_hub,
+            .hub_places = hub_places,
+            .hub_ignores = usually_ignored_in_hub,
+            .init = usual_init};
 }
 
 }  // namespace
 
+}  // namespace coeus::llama
+
+namespace coeus {
+
 ModelFamily llama2_family() {
-    ModelFamily family{"llama2", {}, "LlamaForCausalLM", llama_hub_name};
+    using namespace llama;
+    ModelFamily family = family_named("llama2");
     const Row rows[] = {
         {"debugmodel", 256, 8, 16, 16},
         {"271M", 1024, 16, 8, 8},
@@ -64,13 +89,14 @@ ModelFamily llama2_family() {
     };
     for (const Row& row : rows) {
         const bool debug = std::string(row.flavor) == "debugmodel";
-        family.flavors.push_back(llama("llama2", row, debug ? 2048 : 32000, 10000));
+        family.flavors.push_back(flavor("llama2", row, debug ? 2048 : 32000, {.theta = 10000}));
     }
     return family;
 }
 
 ModelFamily llama3_family() {
-    ModelFamily family{"llama3", {}, "LlamaForCausalLM", llama_hub_name};
+    using namespace llama;
+    ModelFamily family = family_named("llama3");
     const Row rows[] = {
         {"debugmodel", 256, 6, 16, 16},           {"1B", 2048, 16, 32, 8, {1.5, 1024}, true},
         {"3B", 3072, 28, 24, 8, {1, 1024}, true}, {"8B", 4096, 32, 32, 8, {1.3, 1024}},
@@ -78,9 +104,8 @@ ModelFamily llama3_family() {
     };
     for (const Row& row : rows) {
         const bool debug = std::string(row.flavor) == "debugmodel";
-        DecoderConfig config = llama("llama3", row, debug ? 2048 : 128256, 500000);
-        config.rope_scaling = RopeScaling{};
-        family.flavors.push_back(config);
+        family.flavors.push_back(
+            flavor("llama3", row, debug ? 2048 : 128256, {.theta = 500000, .scaling = RopeScaling{}}));
     }
     return family;
 }

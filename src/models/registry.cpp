@@ -2,31 +2,53 @@
 #include "coeus/models/registry.hpp"
 
 #include "coeus/base/text.hpp"
-#include "llama.hpp"
+#include "coeus/models/family_names.hpp"
 
 #include <algorithm>
 
 namespace coeus {
 
-namespace {
+// The families: NAME_family() is in the family's own file. Of two that share an architecture the later one is
+// taken for a folder whose deck names neither.
+#define COEUS_EACH_FAMILY(DO) \
+    DO(llama2)                \
+    DO(llama3)
 
-// torchtitan's other families; a deck of one of them is told so by name.
-const std::vector<std::string> not_built = {"deepseek_v3", "gpt_oss", "llama4", "qwen3", "flux", "llama3_ft"};
-
-}  // namespace
+#define COEUS_DECLARE_FAMILY(name) ModelFamily name##_family();
+COEUS_EACH_FAMILY(COEUS_DECLARE_FAMILY)
+#undef COEUS_DECLARE_FAMILY
 
 const std::vector<ModelFamily>& model_families() {
-    static const std::vector<ModelFamily> families = {llama2_family(), llama3_family()};
+#define COEUS_MAKE_FAMILY(name) name##_family(),
+    static const std::vector<ModelFamily> families = {COEUS_EACH_FAMILY(COEUS_MAKE_FAMILY)};
+#undef COEUS_MAKE_FAMILY
     return families;
 }
 
-const ModelFamily& find_family(std::string_view name) {
+const std::string& default_family() {
+    static const std::string name = "llama3";
+    return name;
+}
+
+std::vector<std::string> family_names() {
     std::vector<std::string> names;
-    for (const ModelFamily& family : model_families()) {
+    for (const ModelFamily& family : model_families()) names.push_back(family.name);
+    return names;
+}
+
+// torchtitan's other families; a deck of one of them is told so by name.
+const std::vector<std::string>& families_not_built() {
+    static const std::vector<std::string> names = {"llama4",  "deepseek_v3", "qwen3",
+                                                   "gpt_oss", "flux",        "llama3_ft"};
+    return names;
+}
+
+const ModelFamily& find_family(std::string_view name) {
+    for (const ModelFamily& family : model_families())
         if (family.name == name) return family;
-        names.push_back(family.name);
-    }
-    if (std::find(not_built.begin(), not_built.end(), name) != not_built.end())
+    const std::vector<std::string> names = family_names();
+    const std::vector<std::string>& unbuilt = families_not_built();
+    if (std::find(unbuilt.begin(), unbuilt.end(), name) != unbuilt.end())
         throw ConfigError("model.name = \"{}\": this model is not built yet; built are {}", name,
                           join(names, ", "));
     const std::string near = nearest_name(name, names);

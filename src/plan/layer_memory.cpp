@@ -66,8 +66,9 @@ void take_larger(LayerMemory& layers, const Measured& m, int64_t& frame) {
 }  // namespace
 
 void require_countable(const DecoderConfig& m, const BatchShape& shape) {
-    const double widths = 8 * double(m.dim) + 4 * double((m.heads + m.kv_heads) * m.head_dim) +
-                          4 * double(m.ffn_hidden) + double(m.heads);
+    const AttentionConfig& a = m.attention;
+    const double widths = 8 * double(m.dim) + 4 * double((a.heads + a.kv_heads) * a.head_dim) +
+                          4 * double(m.feed_forward.hidden) + double(a.heads);
     const double bytes = 8 * double(shape.count()) * double(m.layers) * widths;
     if (bytes > 1e18)
         throw ConfigError(

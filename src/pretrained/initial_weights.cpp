@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/io/hub.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 
 #include <filesystem>
@@ -16,13 +17,10 @@ namespace {
 // Weights fit any constants that are no shapes, but were trained with those of their own description.
 std::vector<std::string> other_constants(const DecoderConfig& model, const DecoderConfig& source) {
     std::vector<std::string> parts;
-    const auto compare = [&](const char* what, auto ours, auto theirs) {
-        if (ours != theirs) parts.push_back(fmt::format("{} is {} here, {} there", what, ours, theirs));
-    };
-    compare("rope_theta", model.rope_theta, source.rope_theta);
-    compare("norm_eps", model.norm_eps, source.norm_eps);
-    compare("RoPE scaling factor", model.rope_scaling ? model.rope_scaling->factor : 1.0,
-            source.rope_scaling ? source.rope_scaling->factor : 1.0);
+    for (const FieldDifference& difference : differences(model, source))
+        if (difference.field.kind == FieldKind::constant)
+            parts.push_back(fmt::format("{} is {} here, {} there", difference.field.name, difference.ours,
+                                        difference.theirs));
     return parts;
 }
 

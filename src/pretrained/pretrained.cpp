@@ -6,8 +6,9 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/toml.hpp"
 #include "coeus/io/checkpoint.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/hub_model.hpp"
 
 #include <algorithm>
 
@@ -30,17 +31,15 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
     return nullptr;
 }
 
-// Every parameter under its name in the folder, and where its master weights are, if anywhere.
+// Every parameter, its places in the folder, and where its master weights are, if anywhere.
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
     const ModelFamily& family = find_family(model.family);
     std::vector<HubTensor> tensors;
     for (const Storage* storage : parameters.model()) {
         for (const Param& param : storage->params()) {
-            const HubName hub = family.hub_name(param.name, model);
             HubTensor& tensor = tensors.emplace_back();
-            tensor.name = hub.name;
             tensor.shape = param.shape;
-            tensor.rotated_heads = hub.rotated_heads;
+            tensor.places = family.hub_places(param.name, param.shape, model);
             tensor.device = &parameters.master_device();
             if (!storage->master) continue;
             const Storage::Piece piece = storage->owned(param, storage->master);
@@ -58,6 +57,11 @@ std::vector<HubTensor> hub_tensors(const DecoderConfig& model) {
     return hub_tensors(Decoder(model, {}, 1).parameters(), model);
 }
 
+HubIgnores hub_ignores(const DecoderConfig& model) {
+    return
+        [model](const std::string& tensor) { return find_family(model.family).hub_ignores(tensor, model); };
+}
+
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
                                   const DecoderConfig& model) {
     const ModelFamily& family = find_family(model.family);
@@ -65,8 +69,7 @@ std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const s
     std::vector<HubEntry> entries;
     for (size_t i = 0; i < paths.size(); ++i) {
         require(paths[i].starts_with(group), "a Hugging Face folder holds weights alone");
-        const HubName hub = family.hub_name(paths[i].substr(group.size()), model);
-        entries.push_back({hub.name, shapes[i], hub.rotated_heads});
+        entries.push_back({shapes[i], family.hub_places(paths[i].substr(group.size()), shapes[i], model)});
     }
     return entries;
 }
@@ -133,7 +136,8 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
 void Pretrained::load(const Parameters& parameters, const Communicator& replicas,
                       const Communicator& ranks) const {
     if (is_hub_)
-        together(ranks, [&] { load_hub_weights(path_, hub_tensors(parameters, model_)); });
+        together(ranks,
+                 [&] { load_hub_weights(path_, hub_tensors(parameters, model_), hub_ignores(model_)); });
     else
         load_checkpoint(path_, checkpoint_tensors(parameters, replicas, false), ranks);
 }

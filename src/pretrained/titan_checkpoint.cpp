@@ -3,6 +3,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
 #include "coeus/pretrained/model_source.hpp"
 

@@ -36,8 +36,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
         fmt::format("Model: {} {}, {} parameters (dim {}, {} layers, {} heads, {} kv heads, ffn {}, "
                     "vocabulary {}{}), {:.4g} FLOPs per token",
                     m.family, m.flavor, with_commas(engine.decoder().parameters().count()), m.dim, m.layers,
-                    m.heads, m.kv_heads, m.ffn_hidden, m.vocab, m.tied ? ", tied" : "",
-                    m.flops_per_token(options.training.seq_len)),
+                    m.attention.heads, m.attention.kv_heads, m.feed_forward.hidden, m.vocab,
+                    m.tied ? ", tied" : "", m.flops_per_token(options.training.seq_len)),
         fmt::format("Types: weights {}, compute {}, gradients {}", name_of(options.types.master),
                     name_of(options.types.compute), name_of(options.types.accumulate())),
         fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "

@@ -37,13 +37,13 @@ void require_mesh_fits(const DecoderConfig& model, const Config& config, const M
         throw ConfigError("parallelism.{} = {}: must divide {} = {}; valid are {}", option, degree, what,
                           number, join(valid, ", "));
     };
-    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.heads);
-    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.kv_heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_heads", model.attention.heads);
+    divides("tensor_parallel_degree", mesh.tp, "model.n_kv_heads", model.attention.kv_heads);
     if (config.parallelism.context_parallel_rotate_method == "heads")
         divides("context_parallel_degree", mesh.cp,
                 "the heads (context_parallel_rotate_method = \"heads\"), model.n_kv_heads / "
                 "tensor_parallel_degree",
-                model.kv_heads / mesh.tp);
+                model.attention.kv_heads / mesh.tp);
     if (config.parallelism.expert_parallel_degree > 1)
         throw ConfigError("parallelism.expert_parallel_degree = {}: {} {} has no experts; set it to 1",
                           config.parallelism.expert_parallel_degree, model.family, model.flavor);

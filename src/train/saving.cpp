@@ -6,7 +6,7 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
 #include "coeus/io/convert_weights.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 
 #include <filesystem>

@@ -6,9 +6,9 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/models/config_fields.hpp"
 #include "coeus/observe/memory_snapshot.hpp"
 #include "coeus/plan/machine.hpp"
-#include "coeus/pretrained/model_source.hpp"
 
 #include <cmath>
 #include <limits>

@@ -4,7 +4,7 @@
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/write_safetensors.hpp"

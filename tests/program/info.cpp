@@ -47,11 +47,9 @@ struct HubFolder {
                                .flavor = "hf",
                                .dim = 16,
                                .layers = 3,
-                               .heads = 4,
-                               .kv_heads = 2,
-                               .head_dim = 4,
-                               .ffn_hidden = 20,
-                               .vocab = 30};
+                               .vocab = 30,
+                               .attention = {.heads = 4, .kv_heads = 2, .head_dim = 4},
+                               .feed_forward = {.hidden = 20}};
         tensors = hub_tensors(model);
     }
     /// `bad`: one element of the last tensor is not finite.
@@ -59,7 +57,8 @@ struct HubFolder {
         std::vector<OwnedTensor> memory;
         std::vector<test::NamedTensor> named;
         for (const HubTensor& tensor : tensors) memory.emplace_back(dtype, tensor.shape);
-        for (size_t i = 0; i < tensors.size(); ++i) named.push_back({tensors[i].name, memory[i].view});
+        for (size_t i = 0; i < tensors.size(); ++i)
+            named.push_back({tensors[i].places.front().name, memory[i].view});
         if (bad) set_element(memory.back(), 1, std::nan(""));
         test::write_safetensors(folder / "model.safetensors", named);
     }

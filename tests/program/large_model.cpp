@@ -4,7 +4,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
@@ -28,11 +28,9 @@ const DecoderConfig million = {.family = "llama3",
                                .flavor = "",
                                .dim = 128,
                                .layers = 4,
-                               .heads = 8,
-                               .kv_heads = 4,
-                               .head_dim = 16,
-                               .ffn_hidden = 352,
                                .vocab = 1000,
+                               .attention = {.heads = 8, .kv_heads = 4, .head_dim = 16},
+                               .feed_forward = {.hidden = 352},
                                .tied = false,
                                .max_seq_len = 512};
 // the shapes of Llama 3.2 1B
@@ -40,11 +38,9 @@ const DecoderConfig billion = {.family = "llama3",
                                .flavor = "",
                                .dim = 2048,
                                .layers = 16,
-                               .heads = 32,
-                               .kv_heads = 8,
-                               .head_dim = 64,
-                               .ffn_hidden = 8192,
                                .vocab = 128256,
+                               .attention = {.heads = 32, .kv_heads = 8, .head_dim = 64},
+                               .feed_forward = {.hidden = 8192},
                                .tied = true,
                                .max_seq_len = 4096};
 
@@ -70,7 +66,7 @@ void generate(const fs::path& folder, const DecoderConfig& model, Dtype dtype) {
             files.emplace_back();
             in_file = 0;
         }
-        files.back().push_back({tensor.name, dtype, tensor.shape});
+        files.back().push_back({tensor.places.front().name, dtype, tensor.shape});
         in_file += bytes;
     }
     Json map = Json::object();

@@ -2,7 +2,7 @@
 // Hugging Face folders that Coeus writes, read by transformers where a Python has it: its logits are those of
 // the golden files, and those that Coeus computes from the same folder.
 #include "coeus/file/safetensors.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"

@@ -35,16 +35,16 @@ bool can_group(const MeshShape& mesh) {
 void set_sizes(MeshCase& c, int odd) {
     c.model = tiny_config();
     c.model.layers = 3;
-    c.model.heads = c.model.kv_heads = 8;
-    c.model.head_dim = 4;
-    c.model.ffn_hidden = odd ? 23 : 24;
+    c.model.attention.heads = c.model.attention.kv_heads = 8;
+    c.model.attention.head_dim = 4;
+    c.model.feed_forward.hidden = odd ? 23 : 24;
     c.model.vocab = odd ? 37 : 48;
     if (!odd) c.model.dim = 32;
     c.seq_len = (odd ? 6 : 4) * c.mesh.cp * c.mesh.tp;
 }
 
 void set_grouped(MeshCase& c, int grouped) {
-    if (grouped) c.model.kv_heads = 4;
+    if (grouped) c.model.attention.kv_heads = 4;
 }
 
 void set_recompute(MeshCase& c, int choice) {

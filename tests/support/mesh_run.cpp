@@ -19,8 +19,8 @@ std::string MeshCase::name() const {
         fmt::format("{}, {} x {} sequences of {}", mesh.text(), local_batches, sequences, seq_len);
     if (document_mask) text += ", documents";
     if (model.tied) text += ", tied";
-    text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.heads, model.kv_heads, model.vocab,
-                        recomputed[int(recompute.mode)]);
+    text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
+                        model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
     if (mesh.size(fsdp) > 1)
         text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
                             gather.gradients == Keep::all ? ", gradients kept" : "");

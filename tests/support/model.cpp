@@ -159,13 +159,10 @@ DecoderConfig tiny_config(int64_t layers, bool tied) {
             .flavor = "tiny",
             .dim = 24,
             .layers = layers,
-            .heads = 4,
-            .kv_heads = 2,
-            .head_dim = 6,
-            .ffn_hidden = 20,
             .vocab = 37,
-            .rope_theta = 500000,
-            .rope_scaling = {},
+            .attention = {.heads = 4, .kv_heads = 2, .head_dim = 6},
+            .feed_forward = {.hidden = 20},
+            .rope = {.theta = 500000},
             .tied = tied};
 }
 

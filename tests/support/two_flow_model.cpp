@@ -57,18 +57,18 @@ private:
     const Storage *v_, *w_;
 };
 
-// The loss of the first tensor alone: the second one reaches it through the blocks, and through the sum here.
+// The loss of the sum of both.
 class SummedLoss : public Objective {
 public:
-    SummedLoss(std::unique_ptr<Norm> norm, const Storage& output) : head_(std::move(norm), output) {}
+    explicit SummedLoss(const Storage& output) : head_(output) {}
 
-    void forward(Ctx& c, Flow in) const override { head_.forward(c, sum(c, in)); }
+    void forward(Ctx& c, Flow in) const override { head_.forward(c, sum(c, in), c.batch.labels); }
     Flow backward(Ctx& c) const override {
-        const Tensor da = Flow(head_.backward(c)).hidden(), db = c.frame.keep(da.dtype, da.shape);
+        const Tensor da = head_.backward(c), db = c.frame.keep(da.dtype, da.shape);
         c.k.cast(c.exec, db, da);
         return Flow({da, db});
     }
-    void evaluate(Ctx& c, Flow in) const override { head_.evaluate(c, sum(c, in)); }
+    void evaluate(Ctx& c, Flow in) const override { head_.evaluate(c, sum(c, in), c.batch.labels); }
     void predict(Ctx& c, Tensor out, Flow in) const override { head_.logits(c, out, sum(c, in)); }
 
 private:
@@ -115,9 +115,7 @@ TwoFlowModel::TwoFlowModel(size_t blocks, int64_t dim, int64_t vocab, const Stat
     const bool ends = std::ranges::any_of(parts_, &ModelPart::objective);
     objective_unit_ = begin(ends);
     const Storage& output = matrix("output", vocab);
-    if (ends)
-        objective_ = std::make_unique<SummedLoss>(
-            std::make_unique<LayerNorm>(nullptr, 1e-2, Output::recomputed), output);
+    if (ends) objective_ = std::make_unique<SummedLoss>(output);
 }
 
 Flow TwoFlowModel::flow_into(size_t segment, int64_t rows) const {

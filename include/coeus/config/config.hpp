@@ -7,10 +7,13 @@
 
 #include "coeus/base/types.hpp"
 #include "coeus/comm/mesh.hpp"
+#include "coeus/models/family_names.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 namespace coeus {
@@ -78,7 +81,7 @@ struct Config {
     } metrics;
 
     struct Model {
-        std::string name = "llama3";
+        std::string name = default_family();
         std::string flavor = "debugmodel";  ///< of the model's table, or "hf": config.json of hf_assets_path
         std::string hf_assets_path = "./tests/assets/tokenizer";
         std::string tokenizer_path;  ///< older name of the tokenizer's place; empty: hf_assets_path
@@ -261,5 +264,10 @@ int64_t gradient_accumulation_steps(const Config& config, int64_t dp_degree);
 /// The mesh of [parallelism] for a number of ranks. ConfigError where the degrees, or
 /// log.ranks, do not fit it.
 MeshShape mesh_shape(const Config& config, int ranks);
+
+/// The value of an option by its name, "model.dim". Nothing: it is not set, is a list, or no option is called
+/// so.
+std::optional<std::variant<bool, int64_t, double, std::string>> option_value(const Config& config,
+                                                                             std::string_view name);
 
 }  // namespace coeus

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,6 +70,10 @@ public:
     JsonView(const Json& value, std::string file, std::string path = "")
         : value_(&value), file_(std::move(file)), path_(std::move(path)) {}
 
+    /// The same, and every key that is asked of it, or of a part of it, is added to `asked` with its path, if
+    /// it is there. `asked` must outlive the view.
+    JsonView noting(std::set<std::string>& asked) const;
+
     const Json& value() const { return *value_; }
     const std::string& file() const { return file_; }
     const std::string& path() const { return path_; }  ///< "rope_scaling.factor", "shape[1]"
@@ -110,8 +115,10 @@ public:
 
 private:
     std::string file_and_path() const;
+    JsonView at(const Json& value, std::string path) const;
     const Json* value_;
     std::string file_, path_;
+    std::set<std::string>* asked_ = nullptr;
 };
 
 /// A parsed text and the name under which messages speak of it.

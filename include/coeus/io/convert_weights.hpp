@@ -5,6 +5,7 @@
 
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/dcp.hpp"
+#include "coeus/io/hub.hpp"
 #include "coeus/io/hub_writer.hpp"
 
 namespace coeus {
@@ -29,7 +30,7 @@ struct ArraySource {
 ArraySource arrays_of_checkpoint(const std::string& path, bool moments);
 /// Of a Hugging Face folder: `paths` and `tensors` (without memory) side by side.
 ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::string>& paths,
-                          const std::vector<HubTensor>& tensors);
+                          const std::vector<HubTensor>& tensors, const HubIgnores& ignores);
 
 /// Of a folder of PyTorch's: `paths` and `names` of tensors in it side by side.
 ArraySource arrays_of_dcp(DcpFolder folder, const std::vector<std::string>& paths,

@@ -5,18 +5,20 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/file/hub_place.hpp"
+#include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
-#include "coeus/io/hub.hpp"
 
+#include <map>
 #include <optional>
+#include <vector>
 
 namespace coeus {
 
-/// A tensor as the folder has it.
+/// A parameter and where it goes; several may lie in one tensor of the folder.
 struct HubEntry {
-    std::string name;
     Shape shape;
-    int64_t rotated_heads = 0;  ///< > 0: rows come in interleaved order and go to half-split order
+    std::vector<HubPlace> places;  ///< each of its rows in one of them
 };
 
 /// The tokenizer that goes with the weights.
@@ -29,11 +31,11 @@ class HubWriter {
 public:
     static constexpr int64_t usual_file_bytes = int64_t(5) * 1000 * 1000 * 1000;
 
-    /// Makes the files without elements. No file of weights holds more than `file_bytes` of elements, unless
-    /// one tensor is larger. The tokenizer that rank 0 names counts. Collective; throws on all
-    /// ranks: ConfigError where `folder` is there already, SystemError where it cannot be made or the disk
-    /// has no room.
-    HubWriter(std::string folder, const HubConfig& config, std::vector<HubEntry> entries, Dtype dtype,
+    /// Makes the files without elements. `config`: of config.json, whose types and tokens are added. No file
+    /// of weights holds more than `file_bytes` of elements, unless one tensor is larger. The tokenizer that
+    /// rank 0 names counts. Collective; throws on all ranks: ConfigError where `folder` is there already,
+    /// SystemError where it cannot be made or the disk has no room.
+    HubWriter(std::string folder, Json config, std::vector<HubEntry> entries, Dtype dtype,
               const HubTokenizer& tokenizer, const Communicator& ranks,
               int64_t file_bytes = usual_file_bytes);
     /// Removes the unfinished folder where publish() did not come.
@@ -51,15 +53,21 @@ public:
     int64_t bytes() const { return bytes_; }
 
 private:
+    struct Target {
+        Shape shape;
+        size_t file = 0;
+        int64_t offset = 0;  // in the file, in bytes
+    };
     struct File {
         std::string name;
-        std::vector<size_t> entries;
+        std::vector<std::string> tensors;
         std::string header;
         int64_t bytes = 0;
     };
     void divide(int64_t file_bytes);
-    void make_files(const HubConfig& config, const HubTokenizer& tokenizer) const;
+    void make_files(Json config, const HubTokenizer& tokenizer) const;
     std::string part(const std::string& name) const;
+    void write_place(const HubPlace& place, Tensor rows, int64_t first_row, int64_t first_col);
 
     std::string folder_;
     std::vector<HubEntry> entries_;
@@ -67,18 +75,13 @@ private:
     const Communicator& ranks_;
     int64_t bytes_ = 0;
     std::vector<File> files_;
-    struct Place {
-        size_t file;
-        int64_t offset;
-    };
-    std::vector<Place> places_;                 // of the entries
+    std::map<std::string, Target> tensors_;     // by name
     std::vector<std::optional<RawFile>> open_;  // of the files
-    std::vector<std::byte> staging_;
+    std::vector<std::byte> staging_, column_;
     bool published_ = false;
 };
 
-/// config.json in the forms of transformers 5 (rope_parameters) and before (rope_theta, rope_scaling).
-void write_hub_config(const std::string& folder, const HubConfig& config, Dtype dtype,
-                      const HubTokenizer& tokenizer);
+/// config.json of a model, with types and tokens.
+void write_hub_config(const std::string& folder, Json config, Dtype dtype, const HubTokenizer& tokenizer);
 
 }  // namespace coeus

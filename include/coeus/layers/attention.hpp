@@ -6,34 +6,40 @@
 #include "coeus/layers/kv_exchange.hpp"
 #include "coeus/layers/linear.hpp"
 #include "coeus/layers/rope_table.hpp"
+#include "coeus/layers/sublayer.hpp"
 
 namespace coeus {
 
-struct AttentionConfig {
+/// The heads of a rank, and where a layer stands.
+struct AttentionHeads {
     int64_t heads = 1, kv_heads = 1;  ///< of this rank: tensor-parallel ranks divide them
-    int64_t head_dim = 1;
+    int64_t head_dim = 1;             ///< width of a head of queries and keys
+    int64_t value_dim = 0;            ///< width of a head of values and of the output; 0: head_dim
     RopeLayout rope_layout = RopeLayout::interleaved;
     int64_t layer = 0;  ///< number of the block, its place in a cache
+
+    int64_t value_width() const { return value_dim ? value_dim : head_dim; }
 };
 
-class Attention {
+class Attention : public Sublayer {
 public:
-    /// `wqkv`: [wq; wk; wv] by rows, [(H + 2K) d, D]; `wo`: [D, H d]; `input`: of wqkv. The table outlives
-    /// the layer.
-    Attention(const Storage& wqkv, const Storage& wo, const AttentionConfig& config, const RopeTable& rope,
+    /// `wqkv`: [wq; wk; wv] by rows, [H d + K d + K e, D]; `wo`: [D, H e]; `input`: of wqkv. The table
+    /// outlives the layer.
+    Attention(const Storage& wqkv, const Storage& wo, const AttentionHeads& heads, const RopeTable& rope,
               LinearInput input = {})
-        : wqkv_(wqkv, input), wo_(wo), config_(config), rope_(&rope) {}
+        : wqkv_(wqkv, input), wo_(wo), heads_(heads), rope_(&rope) {}
 
-    /// [T/P, D] -> residual + attention, [T/P, D], kept.
-    Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
-    /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
-    Tensor backward(Ctx& c, Tensor dy) const;
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
+    void rebuild(Ctx& c, Tensor x) const override;
+    Tensor backward(Ctx& c, Tensor dy) const override;
 
 private:
+    Tensor attend(Ctx& c, Tensor x) const;
+    void rotate(Ctx& c, Tensor qkv, bool inverse) const;
     AttentionTensors tensors(const Batch& batch, Tensor qkv, Tensor out, Tensor lse) const;
     ColLinear wqkv_;
     RowLinear wo_;
-    AttentionConfig config_;
+    AttentionHeads heads_;
     const RopeTable* rope_;
 };
 

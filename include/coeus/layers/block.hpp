@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Block: what a model is a stack of. DenseBlock is the pre-norm transformer block.
+// Block: what a model is a stack of. PreNormBlock is the pre-norm transformer block (Xiong et al. 2020).
 #pragma once
 
-#include "coeus/layers/attention.hpp"
-#include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/norm.hpp"
+#include "coeus/layers/sublayer.hpp"
+
+#include <vector>
 
 namespace coeus {
 
@@ -22,25 +23,23 @@ public:
     virtual bool is_lookup() const { return false; }
 };
 
-/// h = x + attention(norm(x)); y = h + feed_forward(norm(h)). The adds are fused: in the forward into the
-/// last GEMM of each half, in the backward into the norms.
-class DenseBlock : public Block {
+/// h = h + sublayer(norm(h)), one after the other. The adds are fused: in the forward into the last GEMM of
+/// each sublayer, in the backward into the norms.
+class PreNormBlock : public Block {
 public:
-    DenseBlock(std::unique_ptr<Norm> attention_norm, Attention attention, std::unique_ptr<Norm> ffn_norm,
-               FeedForward feed_forward)
-        : attention_norm_(std::move(attention_norm)),
-          ffn_norm_(std::move(ffn_norm)),
-          attention_(attention),
-          feed_forward_(std::move(feed_forward)) {}
+    struct Part {
+        std::unique_ptr<Norm> norm;
+        std::unique_ptr<Sublayer> sublayer;
+    };
+    /// At least one part.
+    explicit PreNormBlock(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
     Flow forward(Ctx& c, Flow in) const override;
     Flow backward(Ctx& c, Flow dout) const override;
     void rebuild(Ctx& c, Flow in) const override;
 
 private:
-    std::unique_ptr<Norm> attention_norm_, ffn_norm_;
-    Attention attention_;
-    FeedForward feed_forward_;
+    std::vector<Part> parts_;
 };
 
 }  // namespace coeus

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/layers/linear.hpp"
+#include "coeus/layers/sublayer.hpp"
 
 #include <memory>
 
@@ -22,7 +23,7 @@ private:
     Output output_;
 };
 
-class FeedForward {
+class FeedForward : public Sublayer {
 public:
     /// Of P tensor-parallel ranks each has F/P of the width. `w13`: [w1; w3] by rows, [2F/P, D]; `w2`: [D,
     /// F/P]. `input`: of w13; `activated`: where that of w2 goes.
@@ -32,12 +33,9 @@ public:
           w13_(w13, input),
           w2_(w2, activated == Output::kept ? nullptr : swiglu_.get()) {}
 
-    /// [T/P, D] -> residual + feed-forward, [T/P, D], kept.
-    Tensor forward(Ctx& c, Tensor x, Tensor residual) const;
-    /// What forward leaves for the backward, without its result.
-    void rebuild(Ctx& c, Tensor x) const;
-    /// dy [T/P, D] -> gradient of x, [T/P, D], in temp.
-    Tensor backward(Ctx& c, Tensor dy) const;
+    Tensor forward(Ctx& c, Tensor x, Tensor residual) const override;
+    void rebuild(Ctx& c, Tensor x) const override;
+    Tensor backward(Ctx& c, Tensor dy) const override;
 
 private:
     std::unique_ptr<SwiGlu> swiglu_;

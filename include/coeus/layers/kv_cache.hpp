@@ -11,8 +11,9 @@ namespace coeus {
 
 class KvCache {
 public:
-    /// Without memory, for planning. `width`: key/value heads times their width.
-    KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t width, Dtype dtype);
+    /// Without memory, for planning. Widths: of the keys and of the values of all heads.
+    KvCache(int64_t layers, int64_t sequences, int64_t context, int64_t key_width, int64_t value_width,
+            Dtype dtype);
     /// Takes the memory.
     void allocate(const Memory& memory = host_memory());
 
@@ -20,7 +21,7 @@ public:
     int64_t context() const { return context_; }
     int64_t bytes() const { return keys_.bytes() + values_.bytes(); }
 
-    /// Rows of one layer, slot after slot: [sequences * context, width].
+    /// Rows of one layer, slot after slot: [sequences * context, key_width or value_width].
     Tensor keys(int64_t layer) const { return of_layer(keys_, layer); }
     Tensor values(int64_t layer) const { return of_layer(values_, layer); }
 
@@ -28,7 +29,7 @@ private:
     Tensor of_layer(Tensor all, int64_t layer) const;
     int64_t sequences_, context_;
     Buffer memory_;
-    Tensor keys_, values_;  // [layers * sequences * context, width]
+    Tensor keys_, values_;  // of all layers, one after the other
 };
 
 /// The one sequence of the micro-batch begins the text of a slot.

@@ -8,8 +8,8 @@
 
 namespace coeus {
 
-/// One attention layer's tensors of a micro-batch: out, q [T, H d], lse [H, T] (acc), k, v [T, K d]; q and k
-/// are rotated.
+/// One attention layer's tensors of a micro-batch: q [T, H d], k [T, K d], v [T, K e], out [T, H e], lse [H,
+/// T] (acc); q and k are rotated.
 struct AttentionTensors {
     int64_t layer;
     Tensor out, lse, q, k, v;

@@ -9,6 +9,9 @@
 
 namespace coeus {
 
+/// Numbers of the layers that are alike, group after group, in the order of the first of each.
+std::vector<std::vector<int64_t>> equal_layers(const DecoderConfig& config);
+
 class Decoder : public Model {
 public:
     /// `positions`: the most positions a sequence will have (rows of the RoPE table).

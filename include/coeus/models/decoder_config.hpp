@@ -4,6 +4,7 @@
 
 #include "coeus/kernels/kernels.hpp"
 #include "coeus/layers/rope_table.hpp"
+#include "coeus/models/layer_config.hpp"
 
 #include <optional>
 #include <string>
@@ -22,26 +23,40 @@ struct FfnRule {
     bool operator==(const FfnRule&) const = default;
 };
 
+struct RopeConfig {
+    double theta = 10000;  ///< base of the frequencies
+    std::optional<RopeScaling> scaling = {};
+    RopeLayout layout = RopeLayout::interleaved;
+
+    bool operator==(const RopeConfig&) const = default;
+};
+
+/// Each field is named once, in for_each_field (config_fields.hpp).
 struct DecoderConfig {
     std::string family;  ///< "llama3"
     std::string flavor;  ///< "8B"
-    int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn_hidden = 0, vocab = 0;
-    std::optional<FfnRule> ffn_rule;  ///< how ffn_hidden followed from dim; none: it came as a number
-    double rope_theta = 10000;
-    std::optional<RopeScaling> rope_scaling;
-    RopeLayout rope_layout = RopeLayout::interleaved;
+    int64_t dim = 0, layers = 0, vocab = 0;
+    AttentionConfig attention;
+    FeedForwardConfig feed_forward;
+    std::optional<FfnRule> ffn_rule =
+        {};  ///< how the feed-forward width followed from dim; none: it came as a number
+    RopeConfig rope;
     double norm_eps = 1e-5;
     NormType norm_type = NormType::rms_norm;
     bool tied = false;  ///< the output projection is the embedding's table
     int64_t max_seq_len = 131072;
 
+    LayerConfig layer(int64_t number) const;
     /// ConfigError naming the field, the rule and the nearest valid value.
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.
     int64_t parameters() const;
-    /// Of forward and backward: 6 (N - N_embedding) + 6 L H 2d S; a tied table does its work as the output,
-    /// so that N is not reduced. Causality and recomputation are not counted (torchtitan's rule).
+    /// Of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers; a tied table does
+    /// its work as the output, so that N is not reduced. Causality and recomputation are not counted
+    /// (torchtitan's rule).
     double flops_per_token(int64_t seq_len) const;
+    /// The part of it for the scores of `seq_len` tokens.
+    double score_flops_per_token(int64_t seq_len) const;
 
     bool operator==(const DecoderConfig&) const = default;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/comm/communicator.hpp"
+#include "coeus/io/hub.hpp"
 #include "coeus/io/hub_writer.hpp"
 #include "coeus/models/registry.hpp"
 #include "coeus/state/parameters.hpp"
@@ -13,10 +14,13 @@
 
 namespace coeus {
 
-/// The tensors that a Hugging Face folder with this model's weights holds: names and shapes, without memory.
+/// The parameters of this model and their places in a Hugging Face folder, without memory.
 std::vector<HubTensor> hub_tensors(const DecoderConfig& model);
 
-/// What a folder with these arrays of a checkpoint holds ("model/norm.weight"), one for one.
+/// Tensors of such a folder that are no parameter of the model.
+HubIgnores hub_ignores(const DecoderConfig& model);
+
+/// Where these arrays of a checkpoint ("model/norm.weight") go in a folder, one for one.
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
                                   const DecoderConfig& model);
 /// Paths in a checkpoint of the tensors of hub_tensors(model), one for one.

@@ -37,7 +37,19 @@ void row(const std::string& name, const std::string& shape, int64_t elements, do
     fmt::print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
 }
 
-// One line for each parameter; those of all layers, which are alike, together. FLOPs of forward and backward.
+// The numbers of some layers of a model: "*" for all, else "0-2,5".
+std::string numbers_text(const std::vector<int64_t>& layers, int64_t all) {
+    if (int64_t(layers.size()) == all) return "*";
+    std::vector<std::string> runs;
+    for (size_t i = 0, end = 0; i < layers.size(); i = end) {
+        for (end = i + 1; end < layers.size() && layers[end] == layers[end - 1] + 1;) ++end;
+        runs.push_back(end == i + 1 ? std::to_string(layers[i])
+                                    : fmt::format("{}-{}", layers[i], layers[end - 1]));
+    }
+    return join(runs, ",");
+}
+
+// One line for each parameter; those of layers that are alike together. FLOPs of forward and backward.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const DecoderConfig& m = decoder.config();
     fmt::print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
@@ -48,18 +60,26 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
         elements += count;
         flops += work;
     };
+    const std::vector<std::vector<int64_t>> groups = equal_layers(m);
     for (const Storage* storage : decoder.parameters().model())
         for (const Param& param : storage->params()) {
-            const bool in_layer = param.name.starts_with("layers.");
-            if (in_layer && !param.name.starts_with("layers.0.")) continue;
-            const int64_t copies = in_layer ? m.layers : 1, count = copies * param.shape.count();
-            const bool looked_up = param.name == "tok_embeddings.weight" && !m.tied;
-            add(in_layer ? "layers.*" + param.name.substr(8) : param.name,
-                param.shape.text() + (in_layer ? fmt::format(" x {}", m.layers) : ""), count,
-                looked_up ? 0 : 6.0 * double(count));
+            const std::string in_layers = "layers.";
+            if (!param.name.starts_with(in_layers)) {
+                const bool looked_up = param.name == "tok_embeddings.weight" && !m.tied;
+                add(param.name, param.shape.text(), param.shape.count(),
+                    looked_up ? 0 : 6.0 * double(param.shape.count()));
+                continue;
+            }
+            const size_t dot = param.name.find('.', in_layers.size());
+            const int64_t layer = std::stoll(param.name.substr(in_layers.size(), dot - in_layers.size()));
+            for (const std::vector<int64_t>& group : groups) {
+                if (group.front() != layer) continue;  // the first of a group stands for all of it
+                const int64_t copies = int64_t(group.size()), count = copies * param.shape.count();
+                add(in_layers + numbers_text(group, m.layers) + param.name.substr(dot),
+                    fmt::format("{} x {}", param.shape.text(), copies), count, 6.0 * double(count));
+            }
         }
-    add(fmt::format("scores of {} tokens", seq_len), "", 0,
-        6.0 * double(m.layers * m.heads * 2 * m.head_dim) * double(seq_len));
+    add(fmt::format("scores of {} tokens", seq_len), "", 0, m.score_flops_per_token(seq_len));
     row("total", "", elements, flops);
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 ArraySource arrays_of(const Pretrained& weights) {
     return weights.is_hub() ? arrays_of_hub(weights.path(), checkpoint_paths(weights.model()),
-                                            hub_tensors(weights.model()))
+                                            hub_tensors(weights.model()), hub_ignores(weights.model()))
                             : arrays_of_checkpoint(weights.path(), true);
 }
 

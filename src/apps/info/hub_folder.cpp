@@ -6,13 +6,15 @@
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/io/hub.hpp"
-#include "coeus/pretrained/model_source.hpp"
+#include "coeus/models/config_fields.hpp"
+#include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "safetensors.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 namespace coeus::apps {
 
@@ -27,9 +29,8 @@ std::string architecture_of(const std::string& folder) {
 }
 
 bool is_built(const std::string& architecture) {
-    const auto& families = model_families();
-    return std::any_of(families.begin(), families.end(),
-                       [&](const ModelFamily& family) { return family.hub_architecture == architecture; });
+    const std::vector<std::string> built = hub_architectures();
+    return std::ranges::find(built, architecture) != built.end();
 }
 
 bool has_weights(const fs::path& folder) {
@@ -46,12 +47,14 @@ std::string some_of(const std::vector<std::string>& names) {
 // Compares with what the model of config.json has.
 void check_complete(const std::string& folder, const DecoderConfig& model, const Safetensors& weights) {
     std::vector<std::string> missing, wrong;
-    const std::vector<HubTensor> expected = hub_tensors(model);
-    for (const HubTensor& tensor : expected) {
-        if (!weights.has(tensor.name))
-            missing.push_back(tensor.name);
-        else if (const Shape& shape = weights.entry(tensor.name).shape; shape != tensor.shape)
-            wrong.push_back(fmt::format("{} is {}, not {}", tensor.name, shape.text(), tensor.shape.text()));
+    std::map<std::string, Shape> expected;
+    for (const HubTensor& tensor : hub_tensors(model))
+        for (const HubPlace& place : tensor.places) expected.emplace(place.name, place.shape);
+    for (const auto& [name, shape] : expected) {
+        if (!weights.has(name))
+            missing.push_back(name);
+        else if (const Shape& there = weights.entry(name).shape; there != shape)
+            wrong.push_back(fmt::format("{} is {}, not {}", name, there.text(), shape.text()));
     }
     if (!missing.empty())
         throw ConfigError(

@@ -25,9 +25,9 @@ int64_t bytes_read() {
 DecoderConfig model_to_read() {
     DecoderConfig model = tiny_config(4);
     model.dim = 128;
-    model.heads = model.kv_heads = 4;
-    model.head_dim = 32;
-    model.ffn_hidden = 256;
+    model.attention.heads = model.attention.kv_heads = 4;
+    model.attention.head_dim = 32;
+    model.feed_forward.hidden = 256;
     model.vocab = 512;
     model.ffn_rule.reset();
     return model;

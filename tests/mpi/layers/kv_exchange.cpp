@@ -20,16 +20,19 @@ struct Case {
     bool documents;
     Dtype type = Dtype::f64;
     double tolerance = 1e-11;
+    int64_t value_dim = 0;
 
     std::string name() const {
         constexpr const char* exchanges[] = {"all_gather", "ring", "heads"};
-        return fmt::format("{}{}, {} sequences of {}, heads {}/{} of {}{}, {}",
-                           exchanges[int(context.exchange)],
-                           context.balancing == Balancing::none ? "" : " head-tail", batch, length, heads,
-                           kv_heads, head_dim, documents ? ", documents" : "", name_of(type));
+        return fmt::format(
+            "{}{}, {} sequences of {}, heads {}/{} of {} and {}{}, {}", exchanges[int(context.exchange)],
+            context.balancing == Balancing::none ? "" : " head-tail", batch, length, heads, kv_heads,
+            head_dim, shape(length).value_width(), documents ? ", documents" : "", name_of(type));
     }
     int64_t q_cols() const { return heads * head_dim; }
-    int64_t kv_cols() const { return kv_heads * head_dim; }
+    int64_t k_cols() const { return kv_heads * head_dim; }
+    int64_t v_cols() const { return kv_heads * shape(length).value_width(); }
+    int64_t out_cols() const { return heads * shape(length).value_width(); }
     Dtype acc() const { return type == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
     AttentionShape shape(int64_t sequence) const {
         return {.batch = batch,
@@ -37,7 +40,8 @@ struct Case {
                 .heads = heads,
                 .kv_heads = kv_heads,
                 .head_dim = head_dim,
-                .scale = 1 / std::sqrt(double(head_dim))};
+                .scale = 1 / std::sqrt(double(head_dim)),
+                .value_dim = value_dim};
     }
 };
 
@@ -46,18 +50,18 @@ struct Tensors {
     OwnedTensor qkv, out, lse, dout;
 
     Tensors(const Case& c, int64_t tokens, Dtype type, Dtype acc)
-        : qkv(type, {tokens, c.q_cols() + 2 * c.kv_cols()}),
-          out(type, {tokens, c.q_cols()}),
+        : qkv(type, {tokens, c.q_cols() + c.k_cols() + c.v_cols()}),
+          out(type, {tokens, c.out_cols()}),
           lse(acc, {c.heads, tokens}),
-          dout(type, {tokens, c.q_cols()}) {}
+          dout(type, {tokens, c.out_cols()}) {}
 
     AttentionTensors view(const Case& c, int64_t sequence) const {
         return {.layer = 0,
                 .out = out,
                 .lse = lse,
                 .q = qkv.view.slice_cols(0, c.q_cols()),
-                .k = qkv.view.slice_cols(c.q_cols(), c.kv_cols()),
-                .v = qkv.view.slice_cols(c.q_cols() + c.kv_cols(), c.kv_cols()),
+                .k = qkv.view.slice_cols(c.q_cols(), c.k_cols()),
+                .v = qkv.view.slice_cols(c.q_cols() + c.k_cols(), c.v_cols()),
                 .shape = c.shape(sequence)};
     }
 };
@@ -174,6 +178,10 @@ TEST_CASE("ranks that divide sequences attend as one rank does") {
                                        {context, 2, 6 * p, 2 * p, p, 7, documents},
                                        {context, 3, 58 * p, 3 * p, p, 12, documents},
                                        {context, 1, 106 * p, 2 * p, 2 * p, 5, documents}};
+            for (const int64_t value_dim : {3, 9}) {
+                cases.push_back({context, 2, 58 * p, 2 * p, p, 5, documents});
+                cases.back().value_dim = value_dim;
+            }
             if (context.exchange != ContextExchange::heads) {  // which divides them
                 cases.push_back({context, 2, 10 * p, 3, 1, 6, documents});
                 cases.push_back({context, 1, 98 * p, 4, 2, 16, documents});

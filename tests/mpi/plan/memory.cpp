@@ -51,8 +51,8 @@ TEST_CASE("memory: a process of any mesh takes what was planned") {
         // more tables than work: 100 MiB and more, soon trained
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
-        c.model.heads = c.model.kv_heads = 8;
-        c.model.head_dim = 32;
+        c.model.attention.heads = c.model.attention.kv_heads = 8;
+        c.model.attention.head_dim = 32;
         c.model.vocab = 16384 * shape.tp;
         c.types = {Dtype::f32,
                    world.size() == 2 ? Dtype::bf16 : Dtype::f32};  // each compiles its own kernels
@@ -74,9 +74,9 @@ TEST_CASE("memory: a process of a pipeline takes what was planned") {
         // wide layers: also a stage without a table is 100 MiB and more
         MeshCase c = {.mesh = shape, .model = tiny_config()};
         c.model.dim = 256;
-        c.model.heads = c.model.kv_heads = 8;
-        c.model.head_dim = 32;
-        c.model.ffn_hidden = 6144;
+        c.model.attention.heads = c.model.attention.kv_heads = 8;
+        c.model.attention.head_dim = 32;
+        c.model.feed_forward.hidden = 6144;
         c.model.layers = 2 * shape.pp;
         c.model.vocab = 4096;
         c.types = {Dtype::f32, world.size() == 2 ? Dtype::bf16 : Dtype::f32};

@@ -50,10 +50,10 @@ const std::vector<Layout>& layouts() {
 MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     MeshCase c = {.mesh = layout.mesh, .model = tiny_config(), .types = types, .seq_len = seq_len};
     c.model.layers = 7;  // in eight stages, of which the last has none
-    c.model.heads = 8;
-    c.model.kv_heads = 4;
-    c.model.head_dim = 4;
-    c.model.ffn_hidden = 23;
+    c.model.attention.heads = 8;
+    c.model.attention.kv_heads = 4;
+    c.model.attention.head_dim = 4;
+    c.model.feed_forward.hidden = 23;
     c.model.vocab = vocab;
     c.model.tied = tied;
     c.sequences = layout.schedule ? micro_batches : 1;

@@ -52,13 +52,13 @@ Order order_of(int64_t layers, int64_t vocab, Stream::Mode streams, const Commun
     MeshCase c = {.mesh = {.dp_shard = world.size()}, .model = tiny_config(layers, true)};
     c.model.dim = 16;
     c.model.vocab = vocab;
-    c.model.ffn_hidden = 32;
+    c.model.feed_forward.hidden = 32;
     c.local_batches = 2;
     c.streams = streams;
     Mesh mesh(world.split(0, "world"), c.mesh);
     MeshRun run(c, mesh);
     const int64_t element = 8;
-    Order order(vocab * c.model.dim * element, 2 * c.model.ffn_hidden * c.model.dim * element);
+    Order order(vocab * c.model.dim * element, 2 * c.model.feed_forward.hidden * c.model.dim * element);
     TestBatch batch = batch_of_step(c, 1);
     mesh.observe(&order);
     Observation observation = run.engine.observe(order);

@@ -140,7 +140,7 @@ TEST_CASE("engine: the memory of sums is there before the first step") {
     for (const MeshShape& shape : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp}))
         for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
             MeshCase c = {.mesh = shape, .model = tiny_config()};
-            c.model.heads = c.model.kv_heads = 4;
+            c.model.attention.heads = c.model.attention.kv_heads = 4;
             c.model.layers = 4;
             c.exchanges.context.exchange = exchange;
             c.pipeline = pipeline_of("1F1B", shape.pp, 2 * shape.pp, 1, c.model);
@@ -187,7 +187,7 @@ TEST_CASE("engine: layers note what tensor-parallel ranks exchange, and take few
     if (world.size() < 2 || world.size() > 4) return;
     for (const bool split_loss : {true, false}) {
         MeshCase c = {.mesh = {.tp = world.size()}, .model = tiny_config()};
-        c.model.heads = c.model.kv_heads = 4;
+        c.model.attention.heads = c.model.attention.kv_heads = 4;
         c.exchanges.split_loss = split_loss;
         CAPTURE(c.name());
         Mesh mesh(world.split(0, "world"), c.mesh);

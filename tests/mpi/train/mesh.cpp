@@ -16,10 +16,10 @@ namespace {
 // Sizes that no degree divides evenly but where they must.
 DecoderConfig model_for(const MeshShape& mesh, bool tied) {
     DecoderConfig model = tiny_config();
-    model.heads = 8;
-    model.kv_heads = mesh.tp * mesh.cp > 4 ? 8 : 4;
-    model.head_dim = 4;
-    model.ffn_hidden = 23;
+    model.attention.heads = 8;
+    model.attention.kv_heads = mesh.tp * mesh.cp > 4 ? 8 : 4;
+    model.attention.head_dim = 4;
+    model.feed_forward.hidden = 23;
     model.layers = 3;
     model.tied = tied;
     return model;
@@ -112,7 +112,7 @@ TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same
     for (const double budget : {0.3, 0.404, 0.41, 0.416, 0.5}) {
         MeshCase uneven = {.mesh = mesh, .model = model_for(mesh, false), .seq_len = 16};
         uneven.model.layers = 8;
-        uneven.model.ffn_hidden = 9;
+        uneven.model.feed_forward.hidden = 9;
         uneven.recompute = {.mode = RecomputeOptions::Mode::budget, .budget = budget};
         CHECK(differs_from_one_rank(uneven, world, 1) == "");
     }

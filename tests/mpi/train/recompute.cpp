@@ -47,7 +47,7 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
             const StateTypes& types = all_types[t];
             MeshCase c = {
                 .mesh = shape, .model = tiny_config(), .types = types, .document_mask = shape.tp > 1};
-            c.model.heads = c.model.kv_heads = 8;
+            c.model.attention.heads = c.model.attention.kv_heads = 8;
             c.model.layers = 3;
             c.seq_len = 16;
             c.exchanges.context.exchange = ContextExchange(number % 3);

@@ -84,8 +84,9 @@ int64_t all_reduce(int64_t n, int64_t ranks, int64_t element) {
 // Keys and values, their gradients, and what goes with them, of a layer and micro-batch of T tokens of this
 // rank; the forward's part once more where the block is computed again.
 int64_t exchanged(const MeshCase& c, int64_t T, bool again) {
-    const int64_t P = c.mesh.cp, H = c.model.heads / c.mesh.tp, K = c.model.kv_heads / c.mesh.tp,
-                  d = c.model.head_dim, e = 8, a = 8, forwards = again ? 2 : 1;
+    const int64_t P = c.mesh.cp, H = c.model.attention.heads / c.mesh.tp,
+                  K = c.model.attention.kv_heads / c.mesh.tp, d = c.model.attention.head_dim, e = 8, a = 8,
+                  forwards = again ? 2 : 1;
     if (P == 1) return 0;
     switch (c.exchanges.context.exchange) {
         case ContextExchange::all_gather: return (P - 1) * T * 2 * K * d * ((forwards + 1) * e + a);
@@ -129,8 +130,8 @@ public:
     Matrix table() const { return {part(m_.vocab), m_.dim}; }
     Matrix norm() const { return {m_.dim, 1, true}; }
     std::vector<Matrix> block() const {
-        const int64_t hidden = part(m_.ffn_hidden), heads = m_.heads / tp_, kv_heads = m_.kv_heads / tp_,
-                      d = m_.head_dim;
+        const int64_t hidden = part(m_.feed_forward.hidden), heads = m_.attention.heads / tp_,
+                      kv_heads = m_.attention.kv_heads / tp_, d = m_.attention.head_dim;
         return {norm(),
                 {(heads + 2 * kv_heads) * d, m_.dim},
                 {m_.dim, heads * d},
@@ -268,9 +269,9 @@ DecoderConfig even_model() {
     DecoderConfig model = tiny_config();
     model.dim = 32;
     model.layers = 3;
-    model.heads = model.kv_heads = 8;
-    model.head_dim = 4;
-    model.ffn_hidden = 24;
+    model.attention.heads = model.attention.kv_heads = 8;
+    model.attention.head_dim = 4;
+    model.feed_forward.hidden = 24;
     model.vocab = 48;
     return model;
 }
@@ -279,7 +280,7 @@ DecoderConfig even_model() {
 DecoderConfig uneven_model() {
     DecoderConfig model = even_model();
     model.dim = 30;
-    model.ffn_hidden = 23;
+    model.feed_forward.hidden = 23;
     model.vocab = 37;
     return model;
 }

@@ -350,7 +350,7 @@ TEST_CASE("What is not built is refused by name in a real run and noticed in a d
     CHECK(error_of({"--parallelism.expert_parallel_degree=8"}) ==
           "parallelism.expert_parallel_degree = 8: expert parallelism is not built yet; what works is 1");
     CHECK(error_of({"--model.name=qwen3"}) ==
-          "model.name = \"qwen3\": is not built yet; what works is llama3, llama2");
+          "model.name = \"qwen3\": is not built yet; what works is llama2, llama3");
     CHECK_THAT(error_of({"--model.converters=float8"}), Contains("quantize.linear.float8"));
     // what no run will do
     CHECK(

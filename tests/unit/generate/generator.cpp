@@ -145,10 +145,10 @@ struct Initialised : Generator {
 
 TEST_CASE("generator: logits over the cache are those of the whole text, in every kind of model") {
     DecoderConfig grouped = tiny_config(), scaled = tiny_config(), plain = tiny_config();
-    scaled.rope_scaling = RopeScaling{.factor = 4, .original_positions = 8};
-    scaled.rope_layout = RopeLayout::half_split;
+    scaled.rope.scaling = RopeScaling{.factor = 4, .original_positions = 8};
+    scaled.rope.layout = RopeLayout::half_split;
     scaled.tied = true;
-    plain.kv_heads = plain.heads;
+    plain.attention.kv_heads = plain.attention.heads;
     plain.norm_type = NormType::np_layer_norm;
     for (const DecoderConfig& config : {grouped, scaled, plain})
         for (const int threads : {1, 3}) {

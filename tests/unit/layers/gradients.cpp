@@ -5,9 +5,9 @@
 #include "coeus/layers/embedding.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/linear.hpp"
-#include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
 #include "coeus/layers/recompute_block.hpp"
+#include "coeus/models/decoder_head.hpp"
 #include "support/catch.hpp"
 #include "support/gradcheck.hpp"
 
@@ -41,16 +41,16 @@ struct AttentionLayer {
     RopeTable rope;
     Attention attention;
 
-    AttentionLayer(Parameters& parameters, const AttentionConfig& config, int64_t width, int64_t positions)
+    AttentionLayer(Parameters& parameters, const AttentionHeads& config, int64_t width, int64_t positions)
         : rope(positions, config.head_dim, 100, {}, Dtype::f64),
           attention(parameters.add({weight("wq", config.heads * config.head_dim, width),
                                     weight("wk", config.kv_heads * config.head_dim, width),
-                                    weight("wv", config.kv_heads * config.head_dim, width)}),
-                    parameters.add(weight("wo", width, config.heads * config.head_dim)), config, rope) {}
+                                    weight("wv", config.kv_heads * config.value_width(), width)}),
+                    parameters.add(weight("wo", width, config.heads * config.value_width())), config, rope) {}
 };
 
 // residual + attention(x) with the residual being x itself.
-std::string check_attention(const AttentionConfig& config, int64_t width, const TestBatch& batch,
+std::string check_attention(const AttentionHeads& config, int64_t width, const TestBatch& batch,
                             int entries = 15) {
     const auto build = [&](Parameters& parameters) {
         auto layer = std::make_shared<AttentionLayer>(parameters, config, width, batch.seq_len);
@@ -181,6 +181,17 @@ TEST_CASE("attention: gradients with grouped queries, documents and both RoPE la
             }
 }
 
+TEST_CASE("attention: gradients with values narrower and wider than keys") {
+    for (const int64_t value_dim : {1, 3, 10})
+        for (const bool documents : {false, true}) {
+            CAPTURE(value_dim, documents);
+            TestBatch batch(2, 53, no_vocab);
+            if (documents) batch.split_documents(19, true);
+            CHECK(check_attention({.heads = 4, .kv_heads = 2, .head_dim = 6, .value_dim = value_dim}, 5,
+                                  batch, 12) == "");
+        }
+}
+
 TEST_CASE("attention: gradients of one token, of one head of two, and of sequences longer than a tile") {
     CHECK(check_attention({.heads = 1, .kv_heads = 1, .head_dim = 2}, 1, TestBatch(1, 1, no_vocab)) == "");
     CHECK(check_attention({.heads = 3, .kv_heads = 1, .head_dim = 2}, 4, TestBatch(5, 1, no_vocab)) == "");
@@ -222,7 +233,7 @@ TEST_CASE("embedding: gradients, tokens that occur often and never") {
     CHECK(gradcheck(build, TestBatch(1, 1, 7)) == "");
 }
 
-TEST_CASE("loss head: gradients with ignored labels, in one chunk and in several") {
+TEST_CASE("norm and loss head: gradients with ignored labels, in one chunk and in several") {
     // chunks are of 256 tokens where a row of logits takes 26 KiB or more
     struct Sizes {
         int64_t sequences, seq_len, vocab, width;
@@ -233,7 +244,7 @@ TEST_CASE("loss head: gradients with ignored labels, in one chunk and in several
             const auto build = [&](Parameters& parameters) {
                 auto norm = make_norm(parameters, "norm.weight", s.width, NormKind::rms);
                 const Storage& output = parameters.add(weight("output.weight", s.vocab, s.width));
-                auto head = std::make_shared<LossHead>(std::move(norm), output);
+                auto head = std::make_shared<DecoderHead>(std::move(norm), output);
                 return CheckedLayer{[=](Ctx& c, Tensor x) {
                                         head->forward(c, x);
                                         return Tensor{};
@@ -252,7 +263,8 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
     const auto build = [](Parameters& parameters) {
         const Storage& table = parameters.add(weight("table", 9, 4));
         auto embedding = std::make_shared<Embedding>(table);
-        auto head = std::make_shared<LossHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table);
+        auto head =
+            std::make_shared<DecoderHead>(make_norm(parameters, "norm.weight", 4, NormKind::rms), table);
         return CheckedLayer{[=](Ctx& c, Tensor) {
                                 head->forward(c, embedding->forward(c, {}).hidden());
                                 return Tensor{};
@@ -265,18 +277,22 @@ TEST_CASE("embedding and loss head share a tied table: its gradient is the sum o
     CHECK(gradcheck(build, TestBatch(3, 5, 9).ignore_every(4)) == "");
 }
 
-TEST_CASE("dense block: gradients with every norm and whatever is computed again") {
+TEST_CASE("pre-norm block: gradients with every norm and whatever is computed again") {
+    // `turned`: attention is the last part, which is rebuilt without its result
     for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::layer_without_weight})
-        for (const Recompute recompute : {Recompute::nothing, Recompute::operations, Recompute::block}) {
-            CAPTURE(int(kind), int(recompute));
+        for (const auto& [recompute, turned] : {std::pair(Recompute::nothing, false),
+                                                {Recompute::operations, false},
+                                                {Recompute::block, false},
+                                                {Recompute::block, true}}) {
+            CAPTURE(int(kind), int(recompute), turned);
             const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
-            const AttentionConfig config = {.heads = 4, .kv_heads = 2, .head_dim = 2};
+            const AttentionHeads config = {.heads = 4, .kv_heads = 2, .head_dim = 2, .value_dim = 3};
             const auto build = [&](Parameters& parameters) {
                 auto rope = std::make_shared<RopeTable>(5, 2, 100, std::nullopt, Dtype::f64);
                 auto attention_norm = make_norm(parameters, "attention_norm.weight", 6, kind, output);
                 const Storage& wqkv =
-                    parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 4, 6)});
-                const Storage& wo = parameters.add(weight("wo", 6, 8));
+                    parameters.add({weight("wq", 8, 6), weight("wk", 4, 6), weight("wv", 6, 6)});
+                const Storage& wo = parameters.add(weight("wo", 6, 12));
                 auto ffn_norm = make_norm(parameters, "ffn_norm.weight", 6, kind, output);
                 const Storage& w13 = parameters.add({weight("w1", 7, 6), weight("w3", 7, 6)});
                 const Storage& w2 = parameters.add(weight("w2", 6, 7));
@@ -284,9 +300,12 @@ TEST_CASE("dense block: gradients with every norm and whatever is computed again
                     return LinearInput(output == Output::recomputed ? norm.get() : nullptr);
                 };
                 const LinearInput attention_input = input(attention_norm), ffn_input = input(ffn_norm);
-                std::unique_ptr<Block> made = std::make_unique<DenseBlock>(
-                    std::move(attention_norm), Attention(wqkv, wo, config, *rope, attention_input),
-                    std::move(ffn_norm), FeedForward(w13, w2, ffn_input, output));
+                std::vector<PreNormBlock::Part> parts(2);
+                parts[0] = {std::move(attention_norm),
+                            std::make_unique<Attention>(wqkv, wo, config, *rope, attention_input)};
+                parts[1] = {std::move(ffn_norm), std::make_unique<FeedForward>(w13, w2, ffn_input, output)};
+                if (turned) std::swap(parts[0], parts[1]);
+                std::unique_ptr<Block> made = std::make_unique<PreNormBlock>(std::move(parts));
                 if (recompute == Recompute::block) made = std::make_unique<RecomputeBlock>(std::move(made));
                 const std::shared_ptr<Block> block = std::move(made);
                 return CheckedLayer{[=](Ctx& c, Tensor x) { return block->forward(c, x).hidden(); },

@@ -3,8 +3,8 @@
 // gradients are in gradients.cpp; a wrong constant, such as eps or the scale of scores, shows only here.)
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
-#include "coeus/layers/loss_head.hpp"
 #include "coeus/layers/norm.hpp"
+#include "coeus/models/decoder_head.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
@@ -200,7 +200,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to wha
         Bench bench(data, 1 << 24);
         const Storage &norm = bench.weight("norm", {4}), &output = bench.weight("output", {vocab, 4});
         bench.allocate();
-        const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+        const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
         const Tensor x = bench.random(2 * tokens, 4);
         const Matrix logits = product(matrix(RmsNorm(norm, 1e-5).forward(bench.c, x)), matrix(output.w));
         double sum = 0;
@@ -243,7 +243,7 @@ TEST_CASE("loss head: chunks of 8 MiB of logits, 256 MiB on a GPU, but of 256 to
         Arena temp;
         StepScalars scalars;
         Ctx c{exec, dry_kernels_of(backend), frame, temp, batch, scalars};
-        LossHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
+        DecoderHead(std::make_unique<RmsNorm>(norm, 1e-5), output)
             .evaluate(c, Tensor(nullptr, dtype, {tokens, 4}));
         return count.seen;
     };
@@ -268,7 +268,7 @@ TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {
     Bench bench(data);
     const Storage &norm = bench.weight("norm", {3}), &output = bench.weight("output", {5, 3});
     bench.allocate();
-    const LossHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
+    const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
     head.forward(bench.c, bench.random(4, 3));
     CHECK(bench.scalars.loss == 0);
     CHECK(values(head.backward(bench.c)) == std::vector<double>(12, 0));

@@ -39,8 +39,8 @@ bool has_deviation(const Tensor& t, double expected) {
 DecoderConfig small_config() {
     DecoderConfig config = tiny_config();
     config.dim = 96;
-    config.head_dim = 24;
-    config.ffn_hidden = 128;
+    config.attention.head_dim = 24;
+    config.feed_forward.hidden = 128;
     config.layers = 3;
     config.vocab = 500;
     return config;

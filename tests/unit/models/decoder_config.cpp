@@ -30,27 +30,29 @@ TEST_CASE("a model's shapes are checked") {
     CHECK(complaint([](DecoderConfig&) {}) == "");
     CHECK(complaint([](DecoderConfig& c) { c.dim = 0; }) == "model.dim = 0: must be at least 1");
     CHECK(complaint([](DecoderConfig& c) { c.layers = -1; }) == "model.n_layers = -1: must be at least 1");
-    CHECK(complaint([](DecoderConfig& c) { c.heads = 0; }) == "model.n_heads = 0: must be at least 1");
-    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 0; }) == "model.n_kv_heads = 0: must be at least 1");
-    CHECK(complaint([](DecoderConfig& c) { c.ffn_hidden = 0; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.attention.heads = 0; }) ==
+          "model.n_heads = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 0; }) ==
+          "model.n_kv_heads = 0: must be at least 1");
+    CHECK(complaint([](DecoderConfig& c) { c.feed_forward.hidden = 0; }) ==
           "model.ffn_hidden = 0: must be at least 1");
     CHECK(complaint([](DecoderConfig& c) { c.vocab = 0; }) == "model.vocab_size = 0: must be at least 1");
 }
 
 TEST_CASE("heads must fit, and the nearest numbers that do are named") {
     CHECK(complaint([](DecoderConfig& c) {
-              c.heads = 7;
-              c.head_dim = 0;
+              c.attention.heads = 7;
+              c.attention.head_dim = 0;
           }) == "model.n_heads = 7: must divide model.dim = 24 (nearest: 6 or 8)");
     CHECK(complaint([](DecoderConfig& c) {
-              c.heads = 48;
-              c.head_dim = 0;
+              c.attention.heads = 48;
+              c.attention.head_dim = 0;
           }) == "model.n_heads = 48: must divide model.dim = 24 (nearest: 24)");
-    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 3; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 3; }) ==
           "model.n_kv_heads = 3: must divide model.n_heads = 4 (nearest: 2 or 4)");
-    CHECK(complaint([](DecoderConfig& c) { c.kv_heads = 9; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.attention.kv_heads = 9; }) ==
           "model.n_kv_heads = 9: must divide model.n_heads = 4 (nearest: 4)");
-    CHECK(complaint([](DecoderConfig& c) { c.head_dim = 5; }) ==
+    CHECK(complaint([](DecoderConfig& c) { c.attention.head_dim = 5; }) ==
           "model.head_dim = 5: must be even, because RoPE rotates pairs (nearest: 6)");
 }
 
@@ -59,7 +61,7 @@ TEST_CASE("constants must be positive numbers") {
         CHECK_THAT(complaint([&](DecoderConfig& c) { c.norm_eps = wrong; }),
                    Catch::StartsWith("model.norm_eps = ") &&
                        Catch::EndsWith(": must be greater than 0 (usual: 1e-5)"));
-        CHECK_THAT(complaint([&](DecoderConfig& c) { c.rope_theta = wrong; }),
+        CHECK_THAT(complaint([&](DecoderConfig& c) { c.rope.theta = wrong; }),
                    Catch::StartsWith("model.rope_theta = ") &&
                        Catch::EndsWith(": must be greater than 0 (usual: 500000)"));
     }

@@ -41,12 +41,12 @@ TEST_CASE("Llama 3: shapes, parameters and FLOPs per token of every flavour") {
         const DecoderConfig& m = flavor("llama3", e.flavor);
         m.validate();
         CHECK(m.family == "llama3");
-        CHECK(m.head_dim == e.head_dim);
-        CHECK(m.ffn_hidden == e.ffn_hidden);
+        CHECK(m.attention.head_dim == e.head_dim);
+        CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
         CHECK(m.flops_per_token(e.seq_len) == e.flops);
-        CHECK(m.rope_theta == 500000);
-        CHECK(m.rope_scaling ==
+        CHECK(m.rope.theta == 500000);
+        CHECK(m.rope.scaling ==
               RopeScaling{.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 8192});
         CHECK(m.norm_eps == 1e-5);
         CHECK(m.norm_type == NormType::rms_norm);
@@ -75,13 +75,13 @@ TEST_CASE("Llama 2: shapes and parameters of every flavour") {
         m.validate();
         CHECK(m.dim == e.dim);
         CHECK(m.layers == e.layers);
-        CHECK(m.heads == e.heads);
-        CHECK(m.kv_heads == e.kv_heads);
-        CHECK(m.head_dim == e.dim / e.heads);
-        CHECK(m.ffn_hidden == e.ffn_hidden);
+        CHECK(m.attention.heads == e.heads);
+        CHECK(m.attention.kv_heads == e.kv_heads);
+        CHECK(m.attention.head_dim == e.dim / e.heads);
+        CHECK(m.feed_forward.hidden == e.ffn_hidden);
         CHECK(m.parameters() == e.parameters);
-        CHECK(m.rope_theta == 10000);
-        CHECK_FALSE(m.rope_scaling.has_value());
+        CHECK(m.rope.theta == 10000);
+        CHECK_FALSE(m.rope.scaling.has_value());
         CHECK_FALSE(m.tied);
         CHECK(m.vocab == (m.flavor == "debugmodel" ? 2048 : 32000));
     }
@@ -102,15 +102,18 @@ TEST_CASE("a model's parameters are those that the configuration counts") {
             DecoderConfig m = flavor("llama3", "debugmodel");
             m.norm_type = norm;
             m.tied = tied;
-            m.kv_heads = 4;
-            m.head_dim = 24;
+            m.attention.kv_heads = 4;
+            m.attention.head_dim = 24;
             const Decoder decoder(m, {}, 8);
             CHECK(decoder.parameters().count() == m.parameters());
             std::set<std::string> names;
             for (const Storage& storage : decoder.parameters().storages())
                 for (const Param& param : storage.params()) {
                     CHECK(names.insert(param.name).second);
-                    CHECK_FALSE(find_family("llama3").hub_name(param.name, m).name.empty());
+                    int64_t rows = 0;
+                    for (const HubPlace& place : find_family("llama3").hub_places(param.name, param.shape, m))
+                        rows += place.rows;
+                    CHECK(rows == param.shape.rows());
                 }
             CHECK(names.contains("output.weight") == !tied);
             CHECK(names.contains("layers.5.ffn_norm.weight") == (norm != NormType::np_layer_norm));
@@ -118,28 +121,65 @@ TEST_CASE("a model's parameters are those that the configuration counts") {
         }
 }
 
-TEST_CASE("names in a Hugging Face folder, and whose rows are in another order there") {
+TEST_CASE("places in a Hugging Face folder, and whose rows are in another order there") {
     const DecoderConfig& m = flavor("llama3", "8B");
-    const auto name = [&](const std::string& ours) { return find_family("llama3").hub_name(ours, m); };
-    CHECK(name("tok_embeddings.weight").name == "model.embed_tokens.weight");
-    CHECK(name("output.weight").name == "lm_head.weight");
-    CHECK(name("norm.weight").name == "model.norm.weight");
-    CHECK(name("layers.31.attention_norm.weight").name == "model.layers.31.input_layernorm.weight");
-    CHECK(name("layers.0.ffn_norm.weight").name == "model.layers.0.post_attention_layernorm.weight");
-    CHECK(name("layers.7.attention.wq.weight").name == "model.layers.7.self_attn.q_proj.weight");
-    CHECK(name("layers.7.attention.wq.weight").rotated_heads == 32);
-    CHECK(name("layers.7.attention.wk.weight").name == "model.layers.7.self_attn.k_proj.weight");
-    CHECK(name("layers.7.attention.wk.weight").rotated_heads == 8);
-    CHECK(name("layers.7.attention.wv.weight").name == "model.layers.7.self_attn.v_proj.weight");
-    CHECK(name("layers.7.attention.wv.weight").rotated_heads == 0);
-    CHECK(name("layers.7.attention.wo.weight").name == "model.layers.7.self_attn.o_proj.weight");
-    CHECK(name("layers.10.feed_forward.w1.weight").name == "model.layers.10.mlp.gate_proj.weight");
-    CHECK(name("layers.10.feed_forward.w2.weight").name == "model.layers.10.mlp.down_proj.weight");
-    CHECK(name("layers.10.feed_forward.w3.weight").name == "model.layers.10.mlp.up_proj.weight");
-    CHECK_THROWS_WITH(name("layers.0.attention.wx.weight"),
-                      Catch::Contains("no Hugging Face name for layers.0.attention.wx.weight"));
-    CHECK_THROWS_WITH(name("something"), Catch::Contains("no Hugging Face name for something"));
-    CHECK(find_family("llama2").hub_architecture == "LlamaForCausalLM");
+    const auto place = [&](const std::string& ours, const Shape& shape = {64, 5}) {
+        const std::vector<HubPlace> places = find_family("llama3").hub_places(ours, shape, m);
+        CHECK(places.size() == 1);
+        CHECK(places.front().shape == shape);
+        return places.front();
+    };
+    const auto name = [&](const std::string& ours) { return place(ours).name; };
+    CHECK(name("tok_embeddings.weight") == "model.embed_tokens.weight");
+    CHECK(name("output.weight") == "lm_head.weight");
+    CHECK(place("norm.weight", {4096}).name == "model.norm.weight");
+    CHECK(name("layers.31.attention_norm.weight") == "model.layers.31.input_layernorm.weight");
+    CHECK(name("layers.0.ffn_norm.weight") == "model.layers.0.post_attention_layernorm.weight");
+    CHECK(name("layers.7.attention.wq.weight") == "model.layers.7.self_attn.q_proj.weight");
+    CHECK(place("layers.7.attention.wq.weight", {4096, 4096}).rotated_heads == 32);
+    CHECK(name("layers.7.attention.wk.weight") == "model.layers.7.self_attn.k_proj.weight");
+    CHECK(place("layers.7.attention.wk.weight", {1024, 4096}).rotated_heads == 8);
+    CHECK(name("layers.7.attention.wv.weight") == "model.layers.7.self_attn.v_proj.weight");
+    CHECK(place("layers.7.attention.wv.weight", {1024, 4096}).rotated_heads == 0);
+    CHECK(name("layers.7.attention.wo.weight") == "model.layers.7.self_attn.o_proj.weight");
+    CHECK(name("layers.10.feed_forward.w1.weight") == "model.layers.10.mlp.gate_proj.weight");
+    CHECK(name("layers.10.feed_forward.w2.weight") == "model.layers.10.mlp.down_proj.weight");
+    CHECK(name("layers.10.feed_forward.w3.weight") == "model.layers.10.mlp.up_proj.weight");
+    for (const char* wrong : {"layers.0.attention.wx.weight", "something", "layers.0"})
+        CHECK_THROWS_WITH(name(wrong), Catch::Contains(std::string("no Hugging Face name for ") + wrong));
+    CHECK(find_family("llama2").architectures == std::vector<std::string>{"LlamaForCausalLM"});
+    const auto ignores = [](const std::string& tensor, bool tied) {
+        DecoderConfig config = flavor("llama3", "debugmodel");
+        config.tied = tied;
+        return find_family("llama3").hub_ignores(tensor, config);
+    };
+    CHECK(ignores("model.layers.3.self_attn.rotary_emb.inv_freq", false));
+    CHECK(ignores("lm_head.weight", true));
+    CHECK_FALSE(ignores("lm_head.weight", false));
+    CHECK_FALSE(ignores("model.layers.0.self_attn.q_norm.weight", true));
+}
+
+TEST_CASE("layers that are alike are one group") {
+    const DecoderConfig& m = flavor("llama3", "debugmodel");
+    CHECK(equal_layers(m) == std::vector<std::vector<int64_t>>{{0, 1, 2, 3, 4, 5}});
+}
+
+TEST_CASE(
+    "initial values by role: a tied table starts as an output, what writes to the residual path smaller") {
+    DecoderConfig m = flavor("llama3", "debugmodel");
+    const auto init = [&](WeightRole role, int64_t layer = 0) {
+        return find_family("llama3").init(role, layer, m);
+    };
+    CHECK(init(WeightRole::embedding).std == 1);
+    CHECK(init(WeightRole::output).std == 1.0 / 16);
+    CHECK(init(WeightRole::output).bound == 3.0 / 16);
+    CHECK(init(WeightRole::norm).constant == 1);
+    for (const WeightRole role : {WeightRole::attention_in, WeightRole::gate})
+        CHECK(init(role, 7).std == 0.02);
+    for (const WeightRole role : {WeightRole::attention_out, WeightRole::up, WeightRole::down})
+        CHECK(init(role, 7).std == 0.02 / 4);
+    m.tied = true;
+    CHECK(init(WeightRole::embedding).std == 1.0 / 16);
 }
 
 TEST_CASE("a wrong model name is told the nearest, a known one that it is not built") {

@@ -63,8 +63,8 @@ TEST_CASE("decoder: every gradient against finite differences") {
         DecoderConfig config = tiny_config();
         config.norm_type = v.norm;
         config.tied = v.tied;
-        config.rope_layout = v.layout;
-        config.kv_heads = v.kv_heads;
+        config.rope.layout = v.layout;
+        config.attention.kv_heads = v.kv_heads;
         config.norm_eps = 0.01;
         Decoder decoder(config, f64, 7);
         const Stage stage(decoder);
@@ -81,8 +81,9 @@ TEST_CASE("decoder: every gradient against finite differences") {
 
 TEST_CASE("decoder: a model of ones runs: one layer, one head, one token") {
     DecoderConfig config = tiny_config();
-    config.dim = config.layers = config.heads = config.kv_heads = config.ffn_hidden = 1;
-    config.head_dim = 2;
+    config.dim = config.layers = config.attention.heads = config.attention.kv_heads =
+        config.feed_forward.hidden = 1;
+    config.attention.head_dim = 2;
     config.vocab = 2;
     for (const StateTypes& types : all_types) {
         TestModel model(config, types, {1, 1});
@@ -229,8 +230,8 @@ TEST_CASE("several chunks of the head: loss and gradients do not depend on them"
     // float32: chunks are of 256 tokens from a vocabulary of 6555 on
     DecoderConfig config = tiny_config();
     config.dim = 8;
-    config.heads = config.kv_heads = 2;
-    config.head_dim = 4;
+    config.attention.heads = config.attention.kv_heads = 2;
+    config.attention.head_dim = 4;
     config.layers = 1;
     config.vocab = 6601;
     TestBatch whole(2, 150, config.vocab);

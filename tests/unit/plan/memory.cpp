@@ -131,7 +131,7 @@ TEST_CASE("generation plans no gradients, and what it plans is what it uses") {
     for (const StateTypes& types :
          {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16}}) {
         Decoder decoder(tiny_config(), types, 19);
-        KvCache cache(tiny_config().layers, 3, 19, 12, types.compute);
+        KvCache cache(tiny_config().layers, 3, 19, 12, 12, types.compute);
         const LayerMemory layers = measure_generation(decoder, cache, 2);
         const MemoryPlan plan = plan_generation(decoder, cache, layers);
         CHECK(plan.bytes(term::gradients) == 0);

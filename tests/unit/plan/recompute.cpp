@@ -69,8 +69,9 @@ TEST_CASE("recomputation: a frame and its arithmetic are those of the plan") {
     const DecoderConfig& model = find_flavor(find_family("llama3"), "8B");
     const double per_token =
         2.0 * double(model.dim) *
-            double((2 * model.heads + 2 * model.kv_heads) * model.head_dim + 2 * model.ffn_hidden) +
-        4 * double(model.heads * model.head_dim) * (512 + 1) / 2;
+            double((2 * model.attention.heads + 2 * model.attention.kv_heads) * model.attention.head_dim +
+                   2 * model.feed_forward.hidden) +
+        4 * double(model.attention.heads * model.attention.head_dim) * (512 + 1) / 2;
     const PlanOfChoices plan_8b = plans_of(model, {1, 512});
     const std::vector<Recompute> one = [&] {
         std::vector<Recompute> choices(size_t(model.layers), nothing);

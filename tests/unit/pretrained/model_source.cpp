@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of a model: flavour, overrides, and the description that a checkpoint carries.
+// Shapes of a model: flavour and overrides.
 #include "coeus/pretrained/model_source.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/models/registry.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -47,14 +48,14 @@ TEST_CASE("model set-up: every field can be overridden") {
     m.max_seq_len = 4096;
     const DecoderConfig model = model_from_deck(config);
     CHECK(model.layers == 3);
-    CHECK(model.heads == 8);
-    CHECK(model.kv_heads == 4);
-    CHECK(model.head_dim == 10);
+    CHECK(model.attention.heads == 8);
+    CHECK(model.attention.kv_heads == 4);
+    CHECK(model.attention.head_dim == 10);
     CHECK(model.dim == 48);
-    CHECK(model.ffn_hidden == 77);
+    CHECK(model.feed_forward.hidden == 77);
     CHECK(model.vocab == 99);
-    CHECK(model.rope_theta == 1e4);
-    CHECK(model.rope_scaling.value().factor == 8);
+    CHECK(model.rope.theta == 1e4);
+    CHECK(model.rope.scaling.value().factor == 8);
     CHECK(model.norm_eps == 1e-3);
     CHECK(model.norm_type == NormType::layer_norm);
     CHECK(model.tied);
@@ -62,7 +63,7 @@ TEST_CASE("model set-up: every field can be overridden") {
     m.norm_type = "fused_rmsnorm";
     m.rope_scaling_factor = 1;
     CHECK(model_from_deck(config).norm_type == NormType::rms_norm);
-    CHECK_FALSE(model_from_deck(config).rope_scaling.has_value());
+    CHECK_FALSE(model_from_deck(config).rope.scaling.has_value());
     m.norm_type = "np_layernorm";
     CHECK(model_from_deck(config).norm_type == NormType::np_layer_norm);
 }
@@ -70,17 +71,17 @@ TEST_CASE("model set-up: every field can be overridden") {
 TEST_CASE("model set-up: what follows from what is overridden") {
     Config config = deck("llama3", "debugmodel");
     config.model.dim = 96;
-    CHECK(model_from_deck(config).head_dim == 96 / 16);
-    CHECK(model_from_deck(config).ffn_hidden == 256);
+    CHECK(model_from_deck(config).attention.head_dim == 96 / 16);
+    CHECK(model_from_deck(config).feed_forward.hidden == 256);
     config.model.multiple_of = 32;
-    CHECK(model_from_deck(config).ffn_hidden == 256);
+    CHECK(model_from_deck(config).feed_forward.hidden == 256);
     config.model.multiple_of = 10;
-    CHECK(model_from_deck(config).ffn_hidden == 260);
+    CHECK(model_from_deck(config).feed_forward.hidden == 260);
     config.model.ffn_dim_multiplier = 1.3;
-    CHECK(model_from_deck(config).ffn_hidden == 340);  // 332.8 is 332, rounded up
+    CHECK(model_from_deck(config).feed_forward.hidden == 340);  // 332.8 is 332, rounded up
     config.model.n_heads = 4;
-    CHECK(model_from_deck(config).head_dim == 24);
-    CHECK(model_from_deck(config).kv_heads == 4);  // heads had their own keys, and still have
+    CHECK(model_from_deck(config).attention.head_dim == 24);
+    CHECK(model_from_deck(config).attention.kv_heads == 4);  // heads had their own keys, and still have
     config.model.n_heads = 5;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("model.n_heads = 5: must divide model.dim = 96"));
     config.model.n_heads = 4;
@@ -98,33 +99,11 @@ TEST_CASE("model set-up: what follows from what is overridden") {
 TEST_CASE("model set-up: a new width keeps the flavour's rule of the feed-forward's") {
     Config config = deck("llama3", "8B");
     config.model.dim = 8192;
-    CHECK(model_from_deck(config).ffn_hidden == 28672);  // 1.3 x 21845, to 1024
+    CHECK(model_from_deck(config).feed_forward.hidden == 28672);  // 1.3 x 21845, to 1024
     config.model.multiple_of = 100;
-    CHECK(model_from_deck(config).ffn_hidden == 28400);
+    CHECK(model_from_deck(config).feed_forward.hidden == 28400);
     config.model.ffn_dim_multiplier = 1;
-    CHECK(model_from_deck(config).ffn_hidden == 21900);
-}
-
-TEST_CASE("model set-up: a checkpoint's description gives the same model") {
-    for (const ModelFamily& family : model_families())
-        for (DecoderConfig flavor : family.flavors) {
-            flavor.ffn_rule.reset();  // the width is a number there
-            CHECK(model_from_description(describe_model(flavor), "x") == flavor);
-        }
-    DecoderConfig odd = find_flavor(find_family("llama2"), "debugmodel");
-    odd.ffn_rule.reset();
-    odd.rope_scaling =
-        RopeScaling{.factor = 32, .low_frequency = 1.5, .high_frequency = 3, .original_positions = 512};
-    odd.norm_type = NormType::np_layer_norm;
-    odd.norm_eps = 1.0 / 3;
-    odd.tied = true;
-    CHECK(model_from_description(describe_model(odd), "x") == odd);
-
-    CHECK_THROWS_WITH(model_from_description("{}", "step-1.h5"), Contains("step-1.h5 (model): family"));
-    CHECK_THROWS_WITH(model_from_description("no JSON", "step-1.h5"), Contains("step-1.h5 (model)"));
-    std::string wrong = describe_model(odd);
-    wrong.replace(wrong.find("\"dim\":256"), 9, "\"dim\":0  ");
-    CHECK_THROWS_AS(model_from_description(wrong, "step-1.h5"), ConfigError);
+    CHECK(model_from_deck(config).feed_forward.hidden == 21900);
 }
 
 TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden") {
@@ -135,8 +114,8 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
     config.training.seq_len = 64;
     const DecoderConfig model = model_from_deck(config);
     CHECK(model.dim == 64);
-    CHECK(model.kv_heads == 2);
-    CHECK(model.ffn_hidden == 96);
+    CHECK(model.attention.kv_heads == 2);
+    CHECK(model.feed_forward.hidden == 96);
     CHECK(model.vocab == 272);
     CHECK(model.max_seq_len == 64);
     config.model.name = "llama2";
@@ -148,7 +127,7 @@ TEST_CASE("model set-up: the shapes of a Hugging Face folder can be overridden")
                       "model.dim = 32: config.json gives the feed-forward width as a number, 96, from which "
                       "no other follows; set model.ffn_hidden as well");
     config.model.ffn_hidden = 40;
-    CHECK(model_from_deck(config).ffn_hidden == 40);
+    CHECK(model_from_deck(config).feed_forward.hidden == 40);
     config.training.seq_len = 65;
     CHECK_THROWS_WITH(model_from_deck(config), Contains("allows at most 64"));
     config.training.seq_len = 64;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// HubPlace: where the elements of a parameter lie in the tensors of a Hugging Face folder. Models say it, the
+// reading and the writing of folders follow it. Rows of rotated projections may come in another order there:
+//   half-split (Hugging Face)   row j of a head forms a pair with row j + d/2
+//   interleaved (torchtitan)    row 2j forms a pair with row 2j + 1
+#pragma once
+
+#include "coeus/device/tensor.hpp"
+
+#include <string>
+
+namespace coeus {
+
+/// Rows [first_row, first_row + rows) of a parameter: element (r, c), with r counted from first_row, is
+/// element offset + r row_stride + c col_stride of the tensor.
+struct HubPlace {
+    std::string name;  ///< "model.layers.0.self_attn.q_proj.weight"
+    Shape shape;       ///< of the whole tensor there
+    int64_t first_row = 0, rows = 0;
+    int64_t offset = 0, row_stride = 0, col_stride = 1;
+    int64_t rotated_heads =
+        0;  ///< > 0: the rows are that many heads in half-split order there, interleaved here
+
+    /// A tensor that is one parameter, element for element.
+    static HubPlace whole(std::string name, const Shape& shape, int64_t rotated_heads = 0) {
+        return {.name = std::move(name),
+                .shape = shape,
+                .rows = shape.rows(),
+                .row_stride = shape.cols(),
+                .rotated_heads = rotated_heads};
+    }
+    /// Of element (row, col) of the parameter.
+    int64_t index(int64_t row, int64_t col) const;
+};
+
+/// The row in half-split order that holds what `row` holds in interleaved order; rows are counted over all
+/// heads.
+constexpr int64_t half_split_row(int64_t row, int64_t head_dim) {
+    const int64_t r = row % head_dim;
+    return row - r + (r % 2) * (head_dim / 2) + r / 2;
+}
+
+inline int64_t HubPlace::index(int64_t row, int64_t col) const {
+    const int64_t r = row - first_row;
+    return offset + (rotated_heads > 0 ? half_split_row(r, rows / rotated_heads) : r) * row_stride +
+           col * col_stride;
+}
+
+}  // namespace coeus

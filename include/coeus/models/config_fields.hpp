@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a model's configuration, each named once. Descriptions in checkpoints, options of decks
+// ("model.<name>"), config.json of Hugging Face folders, comparisons and checks all come from this list.
+#pragma once
+
+#include "coeus/models/decoder_config.hpp"
+
+#include <functional>
+#include <variant>
+#include <vector>
+
+namespace coeus {
+
+enum class FieldKind : uint8_t {
+    identity,  ///< what the model is called
+    shape,     ///< shapes of weights follow from it
+    constant,  ///< weights of any value fit, but were trained with one
+    limit      ///< neither: how long a sequence may be
+};
+
+struct ConfigField {
+    const char* name;           ///< in descriptions; an option of this name overrides it
+    const char* hub = nullptr;  ///< usual key of config.json; null: a family's own code has it
+    FieldKind kind = FieldKind::shape;
+    bool is_required = false;  ///< a description without it is damaged; else its default counts
+    bool is_later =
+        false;  ///< of a later version than the first: not described as long as it has its default
+    int64_t least = 1, most = int64_t(1) << 24;  ///< of an integer
+    const char* usual = "";                      ///< of a number, for messages; it must be above 0
+};
+
+/// Calls visit(ConfigField, value) for each field, in the order of descriptions. Values are std::string,
+/// int64_t, double, bool, NormType, RopeLayout, std::optional<RopeScaling>.
+template <class Config, class Visit>
+void for_each_field(Config& c,
+                    Visit&& visit) requires std::same_as<std::remove_const_t<Config>, DecoderConfig> {
+    using enum FieldKind;
+    const auto size = [](const char* name, const char* hub) {
+        return ConfigField{.name = name, .hub = hub, .is_required = true};
+    };
+    visit(ConfigField{.name = "family", .kind = identity, .is_required = true}, c.family);
+    visit(ConfigField{.name = "flavor", .kind = identity, .is_required = true}, c.flavor);
+    visit(size("dim", "hidden_size"), c.dim);
+    visit(ConfigField{.name = "n_layers", .hub = "num_hidden_layers", .is_required = true, .most = 1 << 16},
+          c.layers);
+    visit(size("n_heads", "num_attention_heads"), c.attention.heads);
+    visit(size("n_kv_heads", "num_key_value_heads"), c.attention.kv_heads);
+    // 0 where n_heads does not divide dim, which validate() says
+    visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0},
+          c.attention.head_dim);
+    visit(size("ffn_hidden", "intermediate_size"), c.feed_forward.hidden);
+    visit(ConfigField{.name = "vocab_size", .hub = "vocab_size", .is_required = true, .most = 0x7fffffff},
+          c.vocab);
+    visit(ConfigField{.name = "rope_theta", .kind = constant, .usual = "500000"}, c.rope.theta);
+    visit(ConfigField{.name = "rope_scaling", .kind = constant}, c.rope.scaling);
+    visit(ConfigField{.name = "norm_eps", .hub = "rms_norm_eps", .kind = constant, .usual = "1e-5"},
+          c.norm_eps);
+    visit(ConfigField{.name = "norm_type", .kind = constant}, c.norm_type);
+    visit(ConfigField{.name = "tied_embeddings", .hub = "tie_word_embeddings"}, c.tied);
+    visit(
+        ConfigField{
+            .name = "max_seq_len", .hub = "max_position_embeddings", .kind = limit, .most = int64_t(1) << 40},
+        c.max_seq_len);
+    visit(ConfigField{.name = "v_head_dim", .is_later = true, .least = 0}, c.attention.value_dim);
+    visit(ConfigField{.name = "rope_layout", .kind = constant, .is_later = true}, c.rope.layout);
+}
+
+/// The same of the scaling of RoPE; `hub`: keys of rope_parameters and rope_scaling.
+template <class Scaling, class Visit>
+void for_each_field(Scaling& s,
+                    Visit&& visit) requires std::same_as<std::remove_const_t<Scaling>, RopeScaling> {
+    visit(ConfigField{.name = "factor", .hub = "factor"}, s.factor);
+    visit(ConfigField{.name = "low_frequency", .hub = "low_freq_factor"}, s.low_frequency);
+    visit(ConfigField{.name = "high_frequency", .hub = "high_freq_factor"}, s.high_frequency);
+    visit(ConfigField{.name = "original_positions", .hub = "original_max_position_embeddings"},
+          s.original_positions);
+}
+
+/// The description that a checkpoint carries: JSON with every field.
+std::string describe_model(const DecoderConfig& model);
+/// Reads it back, validated; a field that it lacks has its default. ConfigError; `source` names the file in
+/// it.
+DecoderConfig model_from_description(const std::string& description, const std::string& source);
+
+/// A field in which two models differ, its values as JSON.
+struct FieldDifference {
+    ConfigField field;
+    std::string ours, theirs;
+};
+std::vector<FieldDifference> differences(const DecoderConfig& ours, const DecoderConfig& theirs);
+
+/// What a deck says of a model: the value of a field by its name, or nothing.
+using FieldValue = std::variant<bool, int64_t, double, std::string>;
+using GivenFields = std::function<std::optional<FieldValue>(const std::string& name)>;
+/// Sets the fields that are given, and those that follow from them: widths of heads, key/value heads, the
+/// feed-forward width by `ffn_dim_multiplier` and `multiple_of` (FfnRule). ConfigError where nothing follows.
+void override_fields(DecoderConfig& model, const GivenFields& given);
+
+}  // namespace coeus

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of model families for decks, without the models.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+/// That of a deck without model.name.
+const std::string& default_family();
+/// The families that are built, and those of torchtitan that are known and not built yet.
+std::vector<std::string> family_names();
+const std::vector<std::string>& families_not_built();
+
+}  // namespace coeus

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build_block.hpp"
+
+#include "coeus/layers/attention.hpp"
+#include "coeus/layers/feed_forward.hpp"
+#include "coeus/layers/recompute_block.hpp"
+
+namespace coeus {
+
+Param Declare::weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
+    return {.name = prefix_ + name + ".weight",
+            .shape = shape,
+            .init = find_family(model_.family).init(role, layer_, model_),
+            .shard = {.tp = split}};
+}
+
+std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) const {
+    if (model_.norm_type == NormType::np_layer_norm)
+        return std::make_unique<LayerNorm>(nullptr, model_.norm_eps, output);
+    const Storage& stored = parameters_.add(weight(name, {model_.dim}, WeightRole::norm, Split::partial));
+    if (model_.norm_type == NormType::layer_norm)
+        return std::make_unique<LayerNorm>(&stored, model_.norm_eps, output);
+    return std::make_unique<RmsNorm>(stored, model_.norm_eps, output);
+}
+
+namespace {
+
+// A norm and what is built over it. An input that is not kept is computed again by the norm before the layer.
+template <class Build>
+PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
+                              const Build& build) {
+    PreNormBlock::Part part;
+    part.norm = declare.norm(norm_name, output);
+    part.sublayer = build(LinearInput(output == Output::recomputed ? part.norm.get() : nullptr));
+    return part;
+}
+
+std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& a,
+                                          const RopeTable& rope, LinearInput input) {
+    const int64_t dim = declare.model().dim, q = a.heads * a.head_dim;
+    const auto in = [&](const char* name, int64_t rows) {
+        return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
+    };
+    Parameters& parameters = declare.parameters();
+    const Storage& wqkv = parameters.add(
+        {in("attention.wq", q), in("attention.wk", a.key_width()), in("attention.wv", a.value_width())});
+    const Storage& wo = parameters.add(declare.weight("attention.wo", {dim, a.heads * a.value_head_dim()},
+                                                      WeightRole::attention_out, Split::cols));
+    const int tp = parameters.place().tp;
+    const AttentionHeads heads = {.heads = a.heads / tp,
+                                  .kv_heads = a.kv_heads / tp,
+                                  .head_dim = a.head_dim,
+                                  .value_dim = a.value_dim,
+                                  .rope_layout = declare.model().rope.layout,
+                                  .layer = declare.layer()};
+    return std::make_unique<Attention>(wqkv, wo, heads, rope, input);
+}
+
+std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
+                                             LinearInput input, Output activated) {
+    const int64_t dim = declare.model().dim, hidden = config.hidden;
+    Parameters& parameters = declare.parameters();
+    const Storage& w13 =
+        parameters.add({declare.weight("feed_forward.w1", {hidden, dim}, WeightRole::gate, Split::rows),
+                        declare.weight("feed_forward.w3", {hidden, dim}, WeightRole::up, Split::rows)});
+    const Storage& w2 =
+        parameters.add(declare.weight("feed_forward.w2", {dim, hidden}, WeightRole::down, Split::cols));
+    return std::make_unique<FeedForward>(w13, w2, input, activated);
+}
+
+}  // namespace
+
+std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
+                                   const RopeTable& rope, Recompute recompute) {
+    const Declare declare(parameters, model, fmt::format("layers.{}.", number), number);
+    const LayerConfig layer = model.layer(number);
+    const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
+    std::vector<PreNormBlock::Part> parts;
+    parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
+        return build_attention(declare, layer.attention, rope, input);
+    }));
+    parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
+        return build_feed_forward(declare, layer.feed_forward, input, output);
+    }));
+    std::unique_ptr<Block> block = std::make_unique<PreNormBlock>(std::move(parts));
+    if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
+    return block;
+}
+
+}  // namespace coeus

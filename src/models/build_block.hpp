@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the configuration of a layer to its parameters and its block.
+#pragma once
+
+#include "coeus/layers/block.hpp"
+#include "coeus/layers/rope_table.hpp"
+#include "coeus/models/registry.hpp"
+#include "coeus/state/parameters.hpp"
+
+namespace coeus {
+
+/// Declares the parameters of one layer, or of what stands beside the layers, with their family's initial
+/// values.
+class Declare {
+public:
+    /// `prefix`: of the names: "layers.3.", or "".
+    Declare(Parameters& parameters, const DecoderConfig& model, std::string prefix = "", int64_t layer = 0)
+        : parameters_(parameters), model_(model), prefix_(std::move(prefix)), layer_(layer) {}
+
+    const DecoderConfig& model() const { return model_; }
+    Parameters& parameters() const { return parameters_; }
+    int64_t layer() const { return layer_; }
+    /// "attention.wq" -> "layers.3.attention.wq.weight".
+    Param weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const;
+    /// A norm of the model's type; its output is kept or computed again.
+    std::unique_ptr<Norm> norm(const std::string& name, Output output) const;
+
+private:
+    Parameters& parameters_;
+    const DecoderConfig& model_;
+    std::string prefix_;
+    int64_t layer_;
+};
+
+/// The block of layer `number`. The table outlives it.
+std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
+                                   const RopeTable& rope, Recompute recompute);
+
+}  // namespace coeus

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/config_fields.hpp"
+
+#include "coeus/file/json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+namespace coeus {
+
+namespace {
+
+// Names of the values of an enumeration. The first name of a value is the one that is written.
+template <class Enum>
+struct EnumName {
+    const char* name;
+    Enum value;
+};
+constexpr std::array norm_types = {EnumName<NormType>{"rmsnorm", NormType::rms_norm},
+                                   EnumName<NormType>{"fused_rmsnorm", NormType::rms_norm},
+                                   EnumName<NormType>{"layernorm", NormType::layer_norm},
+                                   EnumName<NormType>{"np_layernorm", NormType::np_layer_norm}};
+constexpr std::array rope_layouts = {EnumName<RopeLayout>{"interleaved", RopeLayout::interleaved},
+                                     EnumName<RopeLayout>{"half_split", RopeLayout::half_split}};
+constexpr const auto& names_of(NormType) {
+    return norm_types;
+}
+constexpr const auto& names_of(RopeLayout) {
+    return rope_layouts;
+}
+
+template <class T>
+concept Enumeration = std::is_enum_v<T>;
+
+template <Enumeration Enum>
+const char* name_of_value(Enum value) {
+    for (const EnumName<Enum>& known : names_of(value))
+        if (known.value == value) return known.name;
+    return "";
+}
+template <Enumeration Enum>
+std::optional<Enum> value_of_name(const std::string& name) {
+    for (const EnumName<Enum>& known : names_of(Enum()))
+        if (name == known.name) return known.value;
+    return std::nullopt;
+}
+
+template <class T>
+Json to_json(const T& value) {
+    return value;
+}
+template <Enumeration Enum>
+Json to_json(const Enum& value) {
+    return name_of_value(value);
+}
+Json to_json(const std::optional<RopeScaling>& scaling) {
+    if (!scaling) return {};
+    Json json = Json::object();
+    for_each_field(*scaling, [&](const ConfigField& field, double value) { json.set(field.name, value); });
+    return json;
+}
+
+void read(const JsonView& json, std::string& value) {
+    value = json.string();
+}
+void read(const JsonView& json, int64_t& value) {
+    value = json.integer();
+}
+void read(const JsonView& json, double& value) {
+    value = json.number();
+}
+void read(const JsonView& json, bool& value) {
+    value = json.boolean();
+}
+template <Enumeration Enum>
+void read(const JsonView& json, Enum& value) {
+    const std::optional<Enum> known = value_of_name<Enum>(json.string());
+    if (!known) json.reject("is a name that this version does not know");
+    value = *known;
+}
+void read(const JsonView& json, std::optional<RopeScaling>& scaling) {
+    scaling.emplace();
+    for_each_field(*scaling,
+                   [&](const ConfigField& field, double& value) { value = json.number(field.name); });
+}
+
+}  // namespace
+
+std::string describe_model(const DecoderConfig& model) {
+    Json json = Json::object();
+    const DecoderConfig defaults;
+    std::vector<std::string> of_defaults;
+    for_each_field(defaults, [&](const ConfigField&, const auto& value) {
+        of_defaults.push_back(to_json(value).text());
+    });
+    size_t number = 0;
+    for_each_field(model, [&](const ConfigField& field, const auto& value) {
+        Json written = to_json(value);
+        const bool has_default = written.text() == of_defaults[number++];
+        if (!written.is_null() && !(field.is_later && has_default)) json.set(field.name, std::move(written));
+    });
+    return json.text();
+}
+
+DecoderConfig model_from_description(const std::string& description, const std::string& source) {
+    const JsonDocument document = JsonDocument::parse(description, source + " (model)");
+    const JsonView json = document.root();
+    DecoderConfig model;
+    for_each_field(model, [&](const ConfigField& field, auto& value) {
+        if (field.is_required)
+            read(json[field.name], value);
+        else if (const auto found = json.find(field.name))
+            read(*found, value);
+    });
+    model.validate();
+    return model;
+}
+
+// A value as a message shows it.
+template <class T>
+std::string shown(const T& value) {
+    const Json json = to_json(value);
+    return json.is_null() ? "none" : json.text();
+}
+
+std::vector<FieldDifference> differences(const DecoderConfig& ours, const DecoderConfig& theirs) {
+    std::vector<std::string> values;
+    for_each_field(theirs, [&](const ConfigField&, const auto& value) { values.push_back(shown(value)); });
+    std::vector<FieldDifference> all;
+    size_t number = 0;
+    for_each_field(ours, [&](const ConfigField& field, const auto& value) {
+        const std::string text = shown(value), &other = values[number++];
+        if (text != other) all.push_back({field, text, other});
+    });
+    return all;
+}
+
+namespace {
+
+template <class T>
+void override_field(const ConfigField& field, T& value, const GivenFields& given) {
+    if (const auto found = given(field.name)) value = std::get<T>(*found);
+}
+template <Enumeration Enum>
+void override_field(const ConfigField& field, Enum& value, const GivenFields& given) {
+    const auto found = given(field.name);
+    if (!found) return;
+    const std::optional<Enum> known = value_of_name<Enum>(std::get<std::string>(*found));
+    require(known.has_value(), "the options' choices are the names of this enumeration");
+    value = *known;
+}
+// rope_scaling_factor and so on; a factor of 1 is no scaling.
+void override_field(const ConfigField& field, std::optional<RopeScaling>& value, const GivenFields& given) {
+    RopeScaling scaling = value.value_or(RopeScaling{});
+    bool is_given = false;
+    for_each_field(scaling, [&](const ConfigField& part, double& number) {
+        const auto found = given(fmt::format("{}_{}", field.name, part.name));
+        if (found) number = std::get<double>(*found);
+        is_given |= found.has_value();
+    });
+    if (!is_given) return;
+    value.reset();
+    if (scaling.factor != 1) value = scaling;
+}
+
+// A new width of the model takes the feed-forward's along, by the flavour's own rule.
+void follow_ffn_width(DecoderConfig& model, const GivenFields& given) {
+    const auto multiplier = given("ffn_dim_multiplier"), multiple_of = given("multiple_of"),
+               dim = given("dim");
+    if (given("ffn_hidden")) {
+        model.ffn_rule.reset();
+        return;
+    }
+    if (!dim && !multiplier && !multiple_of) return;
+    if (!model.ffn_rule && !multiplier)
+        throw ConfigError(
+            "model.{} = {}: config.json gives the feed-forward width as a number, {}, from which no other "
+            "follows; set model.ffn_hidden as well",
+            dim ? "dim" : "multiple_of", std::get<int64_t>(dim ? *dim : *multiple_of),
+            model.feed_forward.hidden);
+    FfnRule rule = model.ffn_rule.value_or(FfnRule{});
+    if (multiplier) rule.multiplier = std::get<double>(*multiplier);
+    if (multiple_of) rule.multiple_of = std::get<int64_t>(*multiple_of);
+    if (rule.multiplier > 1000)
+        throw ConfigError("model.ffn_dim_multiplier = {}: must be at most 1000 (usual: 1 to 1.5)",
+                          rule.multiplier);
+    model.ffn_rule = rule;
+    model.feed_forward.hidden = rule.width(model.dim);
+}
+
+}  // namespace
+
+void override_fields(DecoderConfig& model, const GivenFields& given) {
+    for_each_field(model, [&](const ConfigField& field, auto& value) {
+        if (field.kind != FieldKind::identity) override_field(field, value, given);
+    });
+    AttentionConfig& a = model.attention;
+    // heads without their own keys stay so where only the number of heads is given
+    if (given("n_heads") && !given("n_kv_heads") && a.kv_heads > a.heads) a.kv_heads = a.heads;
+    if ((given("dim") || given("n_heads")) && !given("head_dim"))
+        a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;
+    follow_ffn_width(model, given);
+}
+
+}  // namespace coeus

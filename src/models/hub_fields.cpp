@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/config_fields.hpp"
+#include "family.hpp"
+
+#include <array>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+void read(const JsonView& json, const ConfigField& field, int64_t& value) {
+    const int64_t least = std::max<int64_t>(1, field.least);
+    if (json.integer() < least) json.reject(fmt::format("must be at least {}", least));
+    value = json.integer();
+}
+void read(const JsonView& json, const ConfigField&, double& value) {
+    value = json.number();
+}
+void read(const JsonView& json, const ConfigField&, bool& value) {
+    value = json.boolean();
+}
+// a field of another type has no usual key
+template <class T>
+void read(const JsonView&, const ConfigField&, const T&) {}
+
+template <class T>
+void write(Json& json, const ConfigField& field, const T& value) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double> || std::is_same_v<T, bool>)
+        json.set(field.hub, value);
+}
+
+template <class T>
+bool is_missing(const ConfigField& field, const T& value) {
+    if constexpr (std::is_same_v<T, int64_t>) return field.is_required && value == 0;
+    return false;
+}
+
+}  // namespace
+
+void read_hub_fields(const JsonView& json, DecoderConfig& config) {
+    for_each_field(config, [&](const ConfigField& field, auto& value) {
+        if (!field.hub) return;
+        if (const auto found = json.find(field.hub)) read(*found, field, value);
+    });
+    AttentionConfig& a = config.attention;
+    if (a.kv_heads == 0) a.kv_heads = a.heads;
+    if (a.head_dim == 0 && a.heads > 0) a.head_dim = config.dim / a.heads;
+    for_each_field(config, [&](const ConfigField& field, const auto& value) {
+        if (field.hub && is_missing(field, value)) json[field.hub].reject("must be at least 1");
+    });
+}
+
+void write_hub_fields(Json& json, const DecoderConfig& config) {
+    for_each_field(config, [&](const ConfigField& field, const auto& value) {
+        if (field.hub) write(json, field, value);
+    });
+}
+
+namespace {
+
+// The scaling of a rope_parameters or rope_scaling object.
+std::optional<RopeScaling> read_scaling(const JsonView& rope) {
+    const std::string type = rope.string("rope_type", rope.string("type", "default"));
+    if (type == "default") return std::nullopt;
+    if (type != "llama3")
+        throw ConfigError("{}: {} of type \"{}\" is not built yet; built are \"default\" and \"llama3\"",
+                          rope.file(), rope.path(), type);
+    RopeScaling scaling;
+    for_each_field(scaling, [&](const ConfigField& field, double& value) { value = rope.number(field.hub); });
+    if (!(scaling.factor >= 1)) rope["factor"].reject("must be at least 1");
+    if (!(scaling.low_frequency > 0)) rope["low_freq_factor"].reject("must be greater than 0");
+    if (!(scaling.high_frequency > scaling.low_frequency))
+        rope["high_freq_factor"].reject("must be greater than low_freq_factor");
+    if (!(scaling.original_positions >= 1))
+        rope["original_max_position_embeddings"].reject("must be at least 1");
+    return scaling;
+}
+
+void write_scaling(Json& json, const RopeScaling& scaling) {
+    for_each_field(scaling, [&](const ConfigField& field, double value) { json.set(field.hub, value); });
+    json.set("original_max_position_embeddings",
+             int64_t(scaling.original_positions));  // as transformers does
+}
+
+}  // namespace
+
+void read_hub_rope(const JsonView& json, RopeConfig& rope) {
+    rope.theta = json.number("rope_theta", rope.theta);
+    // folders for both generations have both forms; the new one counts
+    if (const auto before = json.find("rope_scaling")) rope.scaling = read_scaling(*before);
+    if (const auto now = json.find("rope_parameters")) {
+        rope.theta = now->number("rope_theta", rope.theta);
+        rope.scaling = read_scaling(*now);
+    }
+}
+
+void write_hub_rope(Json& json, const RopeConfig& rope) {
+    const char* type = rope.scaling ? "llama3" : "default";
+    Json now = Json::object().set("rope_theta", rope.theta).set("rope_type", type), before;
+    if (rope.scaling) {
+        before = Json::object().set("rope_type", type);
+        write_scaling(now, *rope.scaling);
+        write_scaling(before, *rope.scaling);
+    }
+    json.set("rope_parameters", std::move(now))
+        .set("rope_theta", rope.theta)
+        .set("rope_scaling", std::move(before));
+}
+
+void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants) {
+    for (const HubConstant& constant : constants)
+        if (const auto found = json.find(constant.key);
+            found && found->value().text() != constant.value.text())
+            found->reject(fmt::format("must be {} ({})", constant.value.text(), constant.why));
+}
+
+void write_hub_constants(Json& json, std::span<const HubConstant> constants) {
+    for (const HubConstant& constant : constants) json.set(constant.key, constant.value);
+}
+
+std::string usual_hub_name(const std::string& parameter) {
+    using Names = std::array<std::pair<const char*, const char*>, 9>;
+    static constexpr Names of_layer = {{{"attention_norm.weight", "input_layernorm.weight"},
+                                        {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                                        {"attention.wq.weight", "self_attn.q_proj.weight"},
+                                        {"attention.wk.weight", "self_attn.k_proj.weight"},
+                                        {"attention.wv.weight", "self_attn.v_proj.weight"},
+                                        {"attention.wo.weight", "self_attn.o_proj.weight"},
+                                        {"feed_forward.w1.weight", "mlp.gate_proj.weight"},
+                                        {"feed_forward.w2.weight", "mlp.down_proj.weight"},
+                                        {"feed_forward.w3.weight", "mlp.up_proj.weight"}}};
+    if (parameter == "tok_embeddings.weight") return "model.embed_tokens.weight";
+    if (parameter == "norm.weight") return "model.norm.weight";
+    if (parameter == "output.weight") return "lm_head.weight";
+    const std::string layers = "layers.";
+    const size_t dot = parameter.starts_with(layers) ? parameter.find('.', layers.size()) : std::string::npos;
+    if (dot != std::string::npos)
+        for (const auto& [ours, theirs] : of_layer)
+            if (parameter.compare(dot + 1, std::string::npos, ours) == 0)
+                return "model." + parameter.substr(0, dot + 1) + theirs;
+    throw LogicError("no Hugging Face name for " + parameter);
+}
+
+bool usually_ignored_in_hub(const std::string& tensor, const DecoderConfig& config) {
+    return tensor.ends_with("rotary_emb.inv_freq") || (config.tied && tensor == "lm_head.weight");
+}
+
+}  // namespace coeus

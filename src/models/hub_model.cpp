@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/models/hub_model.hpp"
+
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/models/config_fields.hpp"
+#include "coeus/models/registry.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keys that say nothing of the model: types, tokens, versions, and how transformers itself trains or runs it.
+const std::set<std::string> without_meaning = {
+    "_name_or_path", "architectures",        "attention_dropout", "bos_token_id", "dtype",
+    "eos_token_id",  "initializer_range",    "model_type",        "pad_token_id", "pretraining_tp",
+    "torch_dtype",   "transformers_version", "use_cache"};
+
+bool takes(const ModelFamily& family, const std::string& architecture) {
+    return std::ranges::find(family.architectures, architecture) != family.architectures.end();
+}
+
+// The family of a config.json. `named`: that of the deck, or "".
+const ModelFamily& claimed_family(const JsonView& root, const std::string& named) {
+    const JsonView list = root["architectures"];
+    const std::vector<std::string> names = list.strings();
+    if (names.size() != 1) list.reject("must name one architecture");
+    const ModelFamily* latest = nullptr;
+    for (const ModelFamily& family : model_families())
+        if (takes(family, names[0])) latest = &family;
+    if (!latest)
+        throw ConfigError("{}: architecture {} is not built yet; built are {}", root.file(), names[0],
+                          join(hub_architectures(), ", "));
+    if (named.empty()) return *latest;
+    const ModelFamily& family = find_family(named);
+    if (!takes(family, names[0]))
+        throw ConfigError("model.name = \"{}\": {} has architecture {}, which is that of model.name = \"{}\"",
+                          named, root.file(), names[0], latest->name);
+    return family;
+}
+
+// Keys that were not asked for, of an object and of those in it.
+void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
+                 const std::set<std::string>& asked) {
+    for (const auto& [name, value] : object.items()) {
+        if (!asked.contains(value.path()) && !without_meaning.contains(value.path()))
+            unknown.push_back(value.path());
+        else if (value.is_object())
+            add_unknown(unknown, value, asked);
+    }
+}
+
+struct HubModel {
+    DecoderConfig config;
+    std::vector<std::string> unknown_keys;
+};
+
+HubModel read_config(const std::string& folder, const std::string& named) {
+    const fs::path file = fs::path(folder) / "config.json";
+    std::error_code status;
+    if (!fs::is_regular_file(file, status)) throw ConfigError("{}: there is no such file", file.string());
+    const JsonDocument document = JsonDocument::read(file);
+    const JsonView root = document.root();
+    const ModelFamily& family = claimed_family(root, named);
+    std::set<std::string> asked;
+    HubModel model;
+    model.config = family.from_hub(root.noting(asked));
+    model.config.family = family.name;
+    model.config.flavor = "hf";
+    model.config.validate();
+    add_unknown(model.unknown_keys, root, asked);
+    return model;
+}
+
+}  // namespace
+
+std::vector<std::string> hub_architectures() {
+    std::vector<std::string> all;
+    for (const ModelFamily& family : model_families())
+        for (const std::string& architecture : family.architectures)
+            if (std::ranges::find(all, architecture) == all.end()) all.push_back(architecture);
+    return all;
+}
+
+DecoderConfig model_from_hub(const std::string& folder, const std::string& family) {
+    const HubModel model = read_config(folder, family);
+    if (!model.unknown_keys.empty())
+        log::warn("{}/config.json: Coeus does not know {}, which has no effect here", folder,
+                  join(model.unknown_keys, ", "));
+    return model.config;
+}
+
+std::vector<std::string> unknown_hub_keys(const std::string& folder) {
+    return read_config(folder, "").unknown_keys;
+}
+
+Json hub_config_of(const DecoderConfig& model) {
+    const ModelFamily& family = find_family(model.family);
+    Json json = Json::object();
+    family.to_hub(json, model);
+    // what config.json cannot say comes back as another value
+    DecoderConfig back = family.from_hub(JsonView(json, "config.json"));
+    back.family = model.family;
+    back.flavor = model.flavor;
+    for (const FieldDifference& difference : differences(model, back))
+        throw ConfigError("a model with {} {} has no counterpart in a Hugging Face folder: {} has {}",
+                          difference.field.name, difference.ours, family.architectures.front(),
+                          difference.theirs);
+    return json;
+}
+
+}  // namespace coeus

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/cases.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace coeus::test {
+
+namespace fs = std::filesystem;
+
+int compare_golden(const std::vector<GoldenCase>& cases) {
+    int compared = 0;
+    for (const GoldenCase& c : cases) {
+        INFO(c.name);
+        const std::string refusal = c.refusal();
+        if (refusal.empty()) {
+            c.compare();
+            ++compared;
+        }
+        fmt::print("{}: {}\n", c.name, refusal.empty() ? "compared" : "left out: " + refusal);
+        std::fflush(stdout);
+    }
+    if (compared == 0) skip_unless_required("no golden case was compared");
+    return compared;
+}
+
+std::string refusal_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const ConfigError& error) {
+        const std::string message = error.what();
+        if (message.find("not built yet") == std::string::npos) throw;
+        return message;
+    }
+    return "";
+}
+
+std::vector<std::string> golden_folders(const std::string& name) {
+    const fs::path folder = golden(name);
+    std::vector<std::string> found;
+    if (folder.empty()) return found;
+    for (const std::string& entry : files_in(folder))
+        if (fs::is_directory(folder / entry)) found.push_back(name + "/" + entry);
+    return found;
+}
+
+}  // namespace coeus::test
