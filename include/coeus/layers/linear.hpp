@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers y = x W^T without bias, divided over P tensor-parallel ranks (Shoeybi et al. 2019); several
-// parameters stacked by rows make one GEMM. T tokens, of which the ranks have T/P each outside (tokens.hpp).
+// parameters stacked by rows make one GEMM. T tokens, T/P on each rank outside (sequence_parallel.hpp).
 //
 //             weight of a rank    forward                            backward
 //   ColLinear [O/P, I]            gathers x [T/P, I], y [T, O/P]     dx = sum over ranks, scattered

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the layers' forward halves compute, against the formulas written out in plain loops, in double. (Their
 // gradients are in gradients.cpp; a wrong constant, such as eps or the scale of scores, shows only here.)
+#include "../../../src/models/decoder_head.hpp"
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
 #include "coeus/layers/norm.hpp"
-#include "coeus/models/decoder_head.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
@@ -217,7 +217,7 @@ TEST_CASE("loss head: the loss is the scaled sum over valid labels, added to wha
         head.forward(bench.c, x);
         CHECK(relatively_close(bench.scalars.loss, 100 + 0.5 * sum, 1e-14));
         const Tensor out = bench.frame.keep(Dtype::f64, {2 * tokens, vocab});
-        head.logits(bench.c, out, x);
+        head.predict(bench.c, out, x);
         CHECK(largest_difference(logits, out) <= 1e-13);
     }
 }
@@ -271,6 +271,6 @@ TEST_CASE("loss head: labels that all are -100 give no loss and no gradient") {
     const DecoderHead head(std::make_unique<RmsNorm>(norm, 1e-5), output);
     head.forward(bench.c, bench.random(4, 3));
     CHECK(bench.scalars.loss == 0);
-    CHECK(values(head.backward(bench.c)) == std::vector<double>(12, 0));
+    CHECK(values(head.backward(bench.c).hidden()) == std::vector<double>(12, 0));
     CHECK(values(output.g) == std::vector<double>(15, 0));
 }
