@@ -66,14 +66,14 @@ STANDARD = {
     "system_error": "error_code errc system_error",
     "thread": "thread jthread this_thread",
     "tuple": "tuple tie make_tuple",
-    "type_traits": "is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
+    "type_traits": "is_enum_v is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"
                    " is_floating_point_v is_integral_v is_class_v is_pointer_v type_identity_t remove_const_t"
                    " remove_pointer_t remove_reference_t is_invocable_r_v is_copy_constructible_v"
                    " is_copy_assignable_v",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
     "utility": "move pair exchange swap forward declval as_const in_place",
-    "variant": "variant holds_alternative get_if monostate visit",
+    "variant": "variant holds_alternative get get_if monostate visit",
     "vector": "vector erase erase_if",
 }
 # name -> other headers that are specified to have it, or that nobody could write without

@@ -273,9 +273,10 @@ JsonView JsonView::operator[](size_t index) const {
 std::optional<JsonView> JsonView::find(std::string_view key) const {
     if (!is_object()) reject("must be an object");
     const Json* value = value_->find(key);
-    if (value && asked_) (*this)[key];  // null too is known
-    if (!value || value->is_null()) return std::nullopt;
-    return (*this)[key];
+    if (!value) return std::nullopt;
+    const JsonView found = (*this)[key];  // noted, if it is null too
+    if (found.is_null()) return std::nullopt;
+    return found;
 }
 
 bool JsonView::boolean(std::string_view key, bool otherwise) const {

@@ -5,6 +5,7 @@
 
 #include "coeus/models/decoder_config.hpp"
 
+#include <concepts>
 #include <functional>
 #include <variant>
 #include <vector>

@@ -100,3 +100,19 @@ TEST_CASE("json: files") {
     CHECK(view.integer("Ġa") == 5);
     CHECK_THROWS_WITH(write_json(Json(1), "/nowhere/x.json"), Contains("/nowhere/x.json.part"));
 }
+
+TEST_CASE("json: a view notes the keys that are asked for and there, also within others") {
+    const JsonDocument document =
+        JsonDocument::parse(R"({"a": 1, "b": {"c": null, "d": [2, 3]}, "e": 4})", "x.json");
+    std::set<std::string> asked;
+    const JsonView root = document.root().noting(asked);
+    CHECK(root.integer("a") == 1);
+    CHECK_FALSE(root.contains("no such key"));
+    const JsonView b = root["b"];
+    CHECK_FALSE(b.find("c"));
+    CHECK(b["d"][1].integer() == 3);
+    CHECK(asked == std::set<std::string>{"a", "b", "b.c", "b.d", "b.d[1]"});
+    asked.clear();
+    CHECK(document.root().integer("e") == 4);  // the document's own view notes nothing
+    CHECK(asked.empty());
+}

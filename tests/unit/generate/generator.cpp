@@ -144,13 +144,16 @@ struct Initialised : Generator {
 }  // namespace
 
 TEST_CASE("generator: logits over the cache are those of the whole text, in every kind of model") {
-    DecoderConfig grouped = tiny_config(), scaled = tiny_config(), plain = tiny_config();
+    DecoderConfig grouped = tiny_config(), scaled = grouped, plain = grouped, wide = grouped,
+                  narrow = grouped;
     scaled.rope.scaling = RopeScaling{.factor = 4, .original_positions = 8};
     scaled.rope.layout = RopeLayout::half_split;
     scaled.tied = true;
     plain.attention.kv_heads = plain.attention.heads;
     plain.norm_type = NormType::np_layer_norm;
-    for (const DecoderConfig& config : {grouped, scaled, plain})
+    wide.attention.value_dim = 10;
+    narrow.attention.value_dim = 5;
+    for (const DecoderConfig& config : {grouped, scaled, plain, wide, narrow})
         for (const int threads : {1, 3}) {
             constexpr int64_t context = 29;
             Initialised generator(config, Dtype::f64, context, 1, threads);

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the golden tests make of the models they find: golden_cases.py TEST_GOLDEN, on folders that are made here of
+one case of golden/models."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import unittests
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ""
+CASE = "llama3_gqa"
+SKIPPED = 77
+MODELS = Path(os.environ.get("COEUS_SHARED", ROOT.parent / "shared")) / "golden/models"
+
+
+@unittest.skipUnless((MODELS / CASE).is_dir(), "there are no reference files (COEUS_SHARED)")
+class Models(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.shared = Path(folder.name)
+
+    def add(self, name, change=lambda config: None):
+        """A case whose config.json is changed."""
+        case = self.shared / "golden/models" / name
+        shutil.copytree(MODELS / CASE, case)
+        for file in ("config.json", "config_4x.json"):
+            config = json.loads((case / file).read_text())
+            change(config)
+            (case / file).write_text(json.dumps(config))
+        return case
+
+    def run_tests(self, required="1", tests="golden: models in float64"):
+        done = subprocess.run([PROGRAM, tests], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, COEUS_SHARED=str(self.shared), COEUS_REQUIRE_GOLDEN=required))
+        return done.returncode, done.stdout
+
+    def test_what_is_there_is_compared(self):
+        self.add("by any name")
+        self.add("other", lambda config: config.update(architectures=["OtherForCausalLM"]))
+        self.add("biased", lambda config: config.update(attention_bias=True))
+        code, said = self.run_tests()
+        self.assertEqual(code, 0, said)
+        self.assertIn("models/by any name: compared\n", said)
+        self.assertRegex(said, "models/other: left out: .*architecture OtherForCausalLM is not built yet")
+        self.assertRegex(said, "models/biased: left out: .*attention_bias must be false .biases are not built yet.")
+
+    def test_a_key_that_the_program_does_not_know_fails(self):
+        self.add("known")
+        self.add("unknown", lambda config: config.update(logit_softcap=30))
+        for tests in ("golden: models in float64", "golden: both forms of config.json*"):
+            code, said = self.run_tests(tests=tests)
+            self.assertNotIn(code, (0, SKIPPED), said)
+            self.assertIn("logit_softcap", said)
+
+    def test_a_wrong_value_fails(self):
+        self.add("wrong", lambda config: config.update(rms_norm_eps=2e-5))
+        self.assertNotIn(self.run_tests()[0], (0, SKIPPED))
+        (self.add("damaged") / "config.json").write_text("{}")
+        self.assertNotIn(self.run_tests()[0], (0, SKIPPED))
+
+    def test_no_case_compared(self):
+        self.add("other", lambda config: config.update(architectures=["OtherForCausalLM"]))
+        self.assertEqual(self.run_tests(required="0")[0], SKIPPED)
+        self.assertNotIn(self.run_tests()[0], (0, SKIPPED))
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittests.main()
