@@ -190,7 +190,11 @@ private:
                 fmt::format("{} {} held up by {}: a GPU or driver that does not answer (`nvidia-smi`, Xid "
                             "in `dmesg`)",
                             names(driver), verb(driver), state(driver[0]).at()->text())};
-        if (circle) return circle_of_ranks();
+        return circle ? circle_of_ranks() : held_up(late);
+    }
+
+    // Where no file, data or driver holds up the ranks that are late.
+    HangReport held_up(const std::vector<int>& late) const {
         std::vector<int> working, queueing, outside;
         for (const int rank : late) {
             if (const Entry* at = state(rank).at(); at && !at->reached) queueing.push_back(rank);
