@@ -70,7 +70,7 @@ struct FaultyRun {
         CHECK_THAT(read_file(folder / "run/comm_traces/report.txt"), Contains("Likely cause: " + cause));
     }
 
-    // Noticed by the time-out; at its first look after it, as tests/unit/train/time_out.cpp says.
+    // Noticed by the time-out; at its first look after it, as tests/unit/watchdog/time_out.cpp says.
     void ended_by_time_out(const std::string& cause) const {
         ended_with(cause);
         std::smatch waited;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters: everything that is trained on this rank, in the order in which the model was built, and the
-// memory of what the rank owns of it. gathered.hpp has the memory of what is gathered from the others.
+// memory of what the rank owns of it. fsdp.hpp has the memory of what is gathered from the others.
 #pragma once
 
 #include "coeus/base/function_ref.hpp"

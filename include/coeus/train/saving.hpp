@@ -13,7 +13,7 @@
 
 namespace coeus {
 
-/// Every member that reads or writes files is collective. Errors as those of Checkpoint.
+/// Every member that reads or writes files is collective. Errors as those of CheckpointStore.
 class Saving {
 public:
     /// All outlive it; the engine allocates before anything is loaded or saved.

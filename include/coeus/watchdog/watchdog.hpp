@@ -3,7 +3,7 @@
 // all ranks who is at what and waits for whom, while the other threads may be waiting for good.
 //
 //   within a host   by memory: ranks read each other's flight recorders, of dead and stopped ones too
-//   between hosts   by files in the run's folder (src/train/watchdog/meeting_place.hpp)
+//   between hosts   by files in the run's folder (src/watchdog/meeting_place.hpp)
 //
 // One rank collects what all are at and prints the report; then all end with exit code 3, or, where a user
 // asked by SIGQUIT, go on.

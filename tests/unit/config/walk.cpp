@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every name that Coeus knows: its own options, those of torchtitan's TOML decks (2025 and 2026), their names
 // of 2024, and those of its Python configuration (2026). Each works, or is accepted with one notice that says
-// why it does nothing, or is refused by name. config_reference.cpp sees that no name of torchtitan is
+// why it does nothing, or is refused by name. reference.cpp sees that no name of torchtitan is
 // missing.
 #include "coeus/base/error.hpp"
 #include "coeus/config/config.hpp"
