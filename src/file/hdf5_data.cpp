@@ -152,6 +152,10 @@ void Object::set_int_attribute(const std::string& name, int64_t value) {
     write_attribute(handle_.id(), file_, name, H5T_STD_I64LE, &value);
 }
 
+void Object::set_attribute(const std::string& name, double value) {
+    write_attribute(handle_.id(), file_, name, H5T_IEEE_F64LE, &value);
+}
+
 void Object::set_attribute(const std::string& name, const std::string& value) {
     const Handle type = text_type(file_);
     const char* text = value.c_str();

@@ -77,6 +77,7 @@ public:
     void set_attribute(const std::string& name, std::integral auto value) {
         set_int_attribute(name, int64_t(value));
     }
+    void set_attribute(const std::string& name, double value);
     void set_attribute(const std::string& name, const std::string& value);
     bool has_attribute(const std::string& name) const;
     /// ConfigError where it is absent or of another kind (numbers of any width are converted).

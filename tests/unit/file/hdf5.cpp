@@ -165,6 +165,7 @@ TEST_CASE("attributes of numbers and text", "[hdf5]") {
     {
         auto file = hdf5::File::create(folder / "a.h5");
         file.set_attribute("int", int64_t(1) << 60);
+        file.set_attribute("double", 0.1);
         file.set_attribute("text", "größer\nzweite Zeile");
         file.set_attribute("empty", "");
         file.set_attribute("long", long_text);
@@ -183,6 +184,7 @@ TEST_CASE("attributes of numbers and text", "[hdf5]") {
     CHECK_THROWS_WITH(file.int_attribute("no"), Contains("a.h5: / has no attribute 'no'"));
     CHECK_THROWS_WITH(file.int_attribute("text"), Contains("attribute 'text' of / is not an integer"));
     CHECK_THROWS_WITH(file.string_attribute("int"), Contains("attribute 'int' of / is not a string"));
+    CHECK_THROWS_AS(file.int_attribute("double"), ConfigError);
 }
 
 TEST_CASE("names and presence", "[hdf5]") {
