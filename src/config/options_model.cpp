@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the model and of its optimizer.
+#include "coeus/optim/optimizer.hpp"
 #include "option.hpp"
 
 namespace coeus::config {
@@ -58,7 +59,7 @@ std::vector<Option> model_options() {
 
         works(COEUS_FIELD(optimizer.name), to_run,
               "kind of optimizer; AdamW decays weights apart from the gradient, Adam through it")
-            .one_of({"AdamW", "Adam"}),
+            .one_of(optimizer_names()),
         works(COEUS_FIELD(optimizer.lr), to_learning_rate, "learning rate after the warm-up")
             .obeys(not_negative),
         works(COEUS_FIELD(optimizer.beta1), to_run, "decay of the first moment").obeys(below_1),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/engine/engine.hpp"
 
+#include "coeus/optim/grad_norm.hpp"
 #include "memory_plan.hpp"
 
 #include <algorithm>
@@ -86,7 +87,8 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       gathered_(decoder_.parameters(), options.gather),
       executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, pp),
                 stages_of(decoder_, &gathered_), exec_),
-      adam_(options.adam) {
+      optimizer_(options.optimizer, options.seed) {
+    optimizer_.attach(decoder_.parameters());
     exec_.threads = options.threads;
     layers_ =
         measure_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
@@ -178,7 +180,7 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
                                FunctionRef<SampleRows(int64_t)> local_batch, const StepLimits& limits,
                                FunctionRef<bool()> goes_on) {
     exec_.queue->finish();  // of a step without update
-    StepScalars scalars = adam_.begin_step(uint64_t(step), learning_rate, valid_tokens);
+    StepScalars scalars = optimizer_.begin_step(uint64_t(step), learning_rate, valid_tokens);
     scalars.loss_limit = limits.loss;
     scalars.norm_limit = limits.norm;
     step_->stage(scalars);
@@ -200,11 +202,11 @@ bool Engine::compute_gradients(int64_t step, double learning_rate, int64_t valid
 
 bool Engine::update() {
     give(update_, [this] {
-        adam_.measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
-                           (*mesh_)[owner_axes]);
+        measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
+                     (*mesh_)[owner_axes]);
         if (options_.limits) agree_on_refusal();
-        adam_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
-                     offloaded_ ? &*offloaded_ : nullptr);
+        optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
+                          offloaded_ ? &*offloaded_ : nullptr);
     });
     gathered_.forget_weights();
     return step_->read(exec_).refusals == 0;

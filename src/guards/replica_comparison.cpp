@@ -43,22 +43,18 @@ ReplicaComparison::ReplicaComparison(const Parameters& parameters, const Mesh& m
 
 std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned axes,
                                                                        bool shared_table) const {
-    struct Kind {
-        const char* what;
-        Tensor Storage::*tensor;
-        const Device* device;
-    };
-    const Kind kinds[] = {{"weights", &Storage::master, &parameters_.master_device()},
-                          {"first moments", &Storage::exp_avg, &parameters_.moments_device()},
-                          {"second moments", &Storage::exp_avg_sq, &parameters_.moments_device()},
-                          {"gradients", &Storage::gradient, &parameters_.device()}};
     std::vector<Compared> all;
     for (const Storage& storage : parameters_.storages())
-        for (const Param& param : storage.params())
-            if (is_divided(param) == !(axes & tp) && (param.copies > 1) == shared_table)
-                for (const Kind& kind : kinds)
-                    all.push_back({fmt::format("{} of {}", kind.what, param.name), &storage, &param,
-                                   kind.tensor, kind.device});
+        for (const Param& param : storage.params()) {
+            if (is_divided(param) != !(axes & tp) || (param.copies > 1) != shared_table) continue;
+            const auto add = [&](const std::string& kind, Tensor tensor, const Device& device) {
+                all.push_back({fmt::format("{} of {}", kind, param.name), &storage, &param, tensor, &device});
+            };
+            add("weights", storage.master, parameters_.master_device());
+            for (size_t i = 0; i < storage.moments.size(); ++i)
+                add("moments " + storage.kept()[i].name, storage.moments[i], parameters_.moments_device());
+            add("gradients", storage.gradient, parameters_.device());
+        }
     return all;
 }
 
@@ -106,7 +102,7 @@ std::string ReplicaComparison::compare(const Group& group) const {
     if (ranks == 1 || tensors == 0) return "";
     std::vector<uint64_t> own, all(size_t(tensors * ranks));
     for (const Compared& tensor : group.tensors) {
-        const Storage::Piece piece = tensor.storage->owned(*tensor.param, tensor.storage->*tensor.kind);
+        const Storage::Piece piece = tensor.storage->owned(*tensor.param, tensor.tensor);
         BlockSums sum(tensor.param->shape, tensor.param->shape.rows());
         read_rows(*tensor.device, piece.rows, [&](const Tensor& rows, int64_t first) {
             sum.add(rows.data, size_of(rows.dtype), piece.first_row + first, piece.first_col, rows.rows(),

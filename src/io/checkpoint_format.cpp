@@ -59,40 +59,60 @@ Rows share_of(const CheckpointTensor& tensor, size_t number) {
 
 }  // namespace checkpoint_format
 
+namespace {
+
+// This rank's part of a tensor of a parameter, of which `rows` are the storage's.
+void describe(CheckpointTensor& tensor, const Storage& storage, const Param& param, Tensor rows,
+              const ShardPlace& place, const Communicator& replicas) {
+    const Storage::Piece piece = storage.owned(param, rows);
+    tensor.local = piece.rows;
+    tensor.first_row = piece.first_row;
+    tensor.first_col = piece.first_col;
+    // every tensor-parallel rank has all of what they do not divide
+    const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
+    const int on_tp = divided ? 1 : place.tp, number = divided ? 0 : place.tp_rank;
+    tensor.replica = (replicas.rank() * param.copies + param.copy) * on_tp + number;
+    tensor.replicas = replicas.size() * param.copies * on_tp;
+}
+
+// The names of all that is kept of any parameter, in the order in which they first come.
+std::vector<std::string> moment_names(const Parameters& parameters) {
+    std::vector<std::string> names;
+    for (const Storage* storage : parameters.model())
+        for (const Moment& moment : storage->kept())
+            if (std::find(names.begin(), names.end(), moment.name) == names.end())
+                names.push_back(moment.name);
+    return names;
+}
+
+}  // namespace
+
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
                                                  bool optimizer) {
-    const ShardPlace& place = parameters.place();
     std::vector<CheckpointTensor> all;
-    const auto add = [&](const char* group, Tensor Storage::*member, const Device& device) {
-        for (const Storage* storage : parameters.model()) {
-            for (const Param& param : storage->params()) {
-                CheckpointTensor& tensor = all.emplace_back();
-                tensor.path = group + param.name;
-                tensor.device = &device;
-                tensor.shape = param.shape;
-                const Tensor rows = storage->*member;
-                if (!rows) {  // another pipeline rank's
-                    const Shape none = param.shape.rank == 1 ? Shape{0} : Shape{0, param.shape.cols()};
-                    tensor.local = Tensor(nullptr, parameters.types().master, none);
-                    continue;
-                }
-                const Storage::Piece piece = storage->owned(param, rows);
-                tensor.local = piece.rows;
-                tensor.first_row = piece.first_row;
-                tensor.first_col = piece.first_col;
-                // every tensor-parallel rank has all of what they do not divide
-                const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
-                const int on_tp = divided ? 1 : place.tp, number = divided ? 0 : place.tp_rank;
-                tensor.replica = (replicas.rank() * param.copies + param.copy) * on_tp + number;
-                tensor.replicas = replicas.size() * param.copies * on_tp;
-            }
+    const auto add = [&](const std::string& group, const Storage& storage, Tensor rows, Dtype dtype,
+                         const Device& device) {
+        for (const Param& param : storage.params()) {
+            CheckpointTensor& tensor = all.emplace_back();
+            tensor.path = group + param.name;
+            tensor.device = &device;
+            tensor.shape = param.shape;
+            if (rows)
+                describe(tensor, storage, param, rows, parameters.place(), replicas);
+            else  // another pipeline rank's
+                tensor.local =
+                    Tensor(nullptr, dtype, param.shape.rank == 1 ? Shape{0} : Shape{0, param.shape.cols()});
         }
     };
-    add("model/", &Storage::master, parameters.master_device());
-    if (optimizer) {
-        add("optimizer/exp_avg/", &Storage::exp_avg, parameters.moments_device());
-        add("optimizer/exp_avg_sq/", &Storage::exp_avg_sq, parameters.moments_device());
-    }
+    for (const Storage* storage : parameters.model())
+        add("model/", *storage, storage->master, parameters.types().master, parameters.master_device());
+    if (!optimizer) return all;
+    for (const std::string& name : moment_names(parameters))
+        for (const Storage* storage : parameters.model())
+            for (size_t i = 0; i < storage->kept().size(); ++i)
+                if (const Moment& moment = storage->kept()[i]; moment.name == name)
+                    add("optimizer/" + name + "/", *storage, storage->moments[i], moment.dtype,
+                        parameters.moments_device());
     return all;
 }
 

@@ -173,8 +173,9 @@ struct AdamFactors {
     A step_size, inverse_root2, eps;     ///< learning rate / correction1, correction2^-1/2
 };
 template <class A>
-COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& s) {
-    return {.clip = A(s.clip),
+COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& step) {
+    const GroupScalars& s = step.groups[o.group];
+    return {.clip = A(step.clip),
             .beta1 = A(o.beta1),
             .beta2 = A(o.beta2),
             .rest1 = A(1 - o.beta1),

@@ -122,7 +122,7 @@ inline Cost sum_of_squares(double*, Tensor a) {
 inline Cost finish_norm(StepScalars&, double) {
     return {0, 0};
 }
-inline Cost adam(const AdamTensors& t, const AdamOptions&, const StepScalars&) {
+inline Cost adam(const AdamTensors& t, const AdamOptions&, const ElementPlace&, const StepScalars&) {
     return {14 * double(t.master.count()), 2 * bytes(t.master, t.exp_avg, t.exp_avg_sq) + bytes(t.grad) +
                                                (t.compute ? bytes(t.compute) : 0)};
 }

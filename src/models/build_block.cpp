@@ -7,11 +7,26 @@
 
 namespace coeus {
 
+namespace {
+
+// What optimizers choose by.
+ParamRole role_of(WeightRole role) {
+    switch (role) {
+        case WeightRole::embedding: return ParamRole::embedding;
+        case WeightRole::output: return ParamRole::output;
+        case WeightRole::norm: return ParamRole::norm;
+        default: return ParamRole::matrix;
+    }
+}
+
+}  // namespace
+
 Param Declare::weight(const std::string& name, const Shape& shape, WeightRole role, Split split) const {
     return {.name = prefix_ + name + ".weight",
             .shape = shape,
             .init = find_family(model_.family).init(role, layer_, model_),
-            .shard = {.tp = split}};
+            .shard = {.tp = split},
+            .role = role_of(role)};
 }
 
 std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) const {

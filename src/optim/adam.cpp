@@ -1,57 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/optim/adam.hpp"
-
-#include "coeus/base/random.hpp"
-#include "coeus/device/named_range.hpp"
+#include "adam.hpp"
 
 #include <cmath>
 
 namespace coeus {
 
-StepScalars Adam::begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const {
-    require(step > 0, "steps count from 1");
-    require(valid_tokens > 0, "a step without valid tokens has no mean loss");
-    StepScalars scalars;
-    scalars.step = step;
-    scalars.learning_rate = learning_rate;
-    scalars.bias_correction1 = 1 - std::pow(options_.beta1, double(step));
-    scalars.bias_correction2 = 1 - std::pow(options_.beta2, double(step));
-    scalars.loss_scale = 1 / double(valid_tokens);
-    return scalars;
-}
+namespace {
 
-void Adam::measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                        StepScalars& scalars, double max_norm, const Communicator& owners) const {
-    const NamedRange range("gradient_norm");
-    for (const Storage& storage : parameters.storages()) {
-        const bool counted_elsewhere =
-            (storage.is_partial() && parameters.place().tp_rank > 0) || storage.params().front().copy > 0;
-        if (storage.trainable() && !counted_elsewhere)
-            kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
-    }
-    {
-        const ObservedExchange noted(exec, Exchange::sum_squared_norm);
-        owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
-    }
-    kernels.finish_norm(exec, scalars, max_norm);
-}
+class Adam : public Optimizer {
+public:
+    explicit Adam(const AdamOptions& options) : options_(options) {}
 
-void Adam::update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                  const StepScalars& scalars, Offloaded* offloaded) const {
-    const NamedRange range("optimizer");
-    const auto update_rows = [&](const OwnedRows& rows) {
-        const int64_t global_cols = rows.param.shape.cols();
-        AdamOptions options = options_;
-        options.stream = stream_of(rows.param.name);
-        options.first_index = uint64_t(rows.first_row * global_cols + rows.first_col);
-        options.run = rows.tensors.master.cols();
-        options.stride = uint64_t(global_cols);
-        kernels.adam(exec, rows.tensors, options, scalars);
-    };
-    if (offloaded)
-        offloaded->for_each_owned(update_rows);
-    else
-        parameters.for_each_owned(update_rows);
+    std::vector<Moment> moments(const StateTypes& types) const override {
+        return {{"exp_avg", types.master}, {"exp_avg_sq", types.master}};
+    }
+
+    void begin_step(uint64_t step, GroupScalars& scalars) const override {
+        scalars.bias_correction1 = 1 - std::pow(options_.beta1, double(step));
+        scalars.bias_correction2 = 1 - std::pow(options_.beta2, double(step));
+    }
+
+    void update(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
+                const StepScalars& scalars) const override {
+        const AdamTensors tensors = {.master = rows.master,
+                                     .exp_avg = rows.moments[0],
+                                     .exp_avg_sq = rows.moments[1],
+                                     .grad = rows.gradient,
+                                     .compute = rows.compute};
+        kernels.adam(exec, tensors, options_, rows.place(), scalars);
+    }
+
+private:
+    AdamOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& o, uint64_t seed, size_t group) {
+    return std::make_unique<Adam>(AdamOptions{.beta1 = o.beta1,
+                                              .beta2 = o.beta2,
+                                              .eps = o.eps,
+                                              .weight_decay = o.weight_decay,
+                                              .decoupled = o.name == "AdamW",
+                                              .seed = seed,
+                                              .group = group});
 }
 
 }  // namespace coeus

@@ -5,6 +5,7 @@
 #include "coeus/base/version.hpp"
 #include "coeus/models/config_fields.hpp"
 #include "coeus/models/decoder.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "coeus/pretrained/model_source.hpp"
 
 #include <algorithm>
@@ -48,13 +49,26 @@ private:
 struct Parameter {
     std::string name;
     Shape shape;
+    std::vector<Moment> moments;  // that the deck's optimizer keeps
 };
-std::vector<Parameter> parameters_of(const DecoderConfig& model) {
+std::vector<Parameter> parameters_of(const DecoderConfig& model, const Config& deck) {
     std::vector<Parameter> all;
-    const Decoder decoder(model, {}, 1);
+    Decoder decoder(model, {}, 1);
+    ParamGroups(deck.optimizer).attach(decoder.parameters());
     for (const Storage* storage : decoder.parameters().model())
-        for (const Param& param : storage->params()) all.push_back({param.name, param.shape});
+        for (const Param& param : storage->params())
+            all.push_back({param.name, param.shape, storage->kept()});
     return all;
+}
+
+// The names of all moments, in the order in which they first come.
+std::vector<std::string> moment_names(const std::vector<Parameter>& parameters) {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : parameters)
+        for (const Moment& moment : parameter.moments)
+            if (std::find(names.begin(), names.end(), moment.name) == names.end())
+                names.push_back(moment.name);
+    return names;
 }
 
 // State of a run that is no weight.
@@ -68,7 +82,7 @@ void check_weights(const std::string& path, const DcpFolder& folder, const Titan
                    const std::vector<Parameter>& parameters, bool tied) {
     std::set<std::string> taken;
     if (tied) taken = {names.weight("output.weight")};  // the embedding's table once more
-    for (const auto& [name, shape] : parameters) {
+    for (const auto& [name, shape, moments] : parameters) {
         const std::string theirs = names.weight(name);
         const DcpFolder::Entry entry = folder.entry(theirs);
         if (entry.shape != shape)
@@ -128,10 +142,10 @@ TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& d
     DcpFolder stored(folder);
     const TitanNames names(stored);
     TitanCheckpoint checkpoint{.model = model_from_deck(deck), .record = {}, .arrays = {}};
-    const std::vector<Parameter> parameters = parameters_of(checkpoint.model);
+    const std::vector<Parameter> parameters = parameters_of(checkpoint.model, deck);
     check_weights(folder, stored, names, parameters, checkpoint.model.tied);
     checkpoint.full = !weights_only && std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) {
-        return stored.has(names.moment(p.name, "exp_avg"));
+        return !p.moments.empty() && stored.has(names.moment(p.name, p.moments.front().name));
     });
     std::vector<std::string> paths, theirs;
     const auto add = [&](const std::string& ours, const std::string& name, const Shape& shape) {
@@ -141,11 +155,12 @@ TitanCheckpoint read_titan_checkpoint(const std::string& folder, const Config& d
         paths.push_back(ours);
         theirs.push_back(name);
     };
-    for (const auto& [name, shape] : parameters) add("model/" + name, names.weight(name), shape);
+    for (const Parameter& p : parameters) add("model/" + p.name, names.weight(p.name), p.shape);
     if (checkpoint.full)
-        for (const char* moment : {"exp_avg", "exp_avg_sq"})
-            for (const auto& [name, shape] : parameters)
-                add(fmt::format("optimizer/{}/{}", moment, name), names.moment(name, moment), shape);
+        for (const std::string& name : moment_names(parameters))
+            for (const Parameter& p : parameters)
+                if (std::ranges::find(p.moments, name, &Moment::name) != p.moments.end())
+                    add(fmt::format("optimizer/{}/{}", name, p.name), names.moment(p.name, name), p.shape);
     checkpoint.record = record_of(folder, stored, deck, checkpoint.model, checkpoint.full);
     checkpoint.arrays = arrays_of_dcp(std::move(stored), paths, theirs);
     return checkpoint;

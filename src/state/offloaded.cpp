@@ -7,32 +7,44 @@ namespace coeus {
 
 namespace {
 
-size_t vectors_of(const Parameters& parameters) {
-    return parameters.types().offloads_master() ? 3 : 2;
-}
-
-// Of one vector; what is less than a chunk needs no more.
-int64_t place_bytes(const Parameters& parameters, int64_t chunk) {
-    return std::min(padded_bytes(chunk), parameters.offloaded_bytes().moments / 2);
+// Two places take turns. What is less than a chunk needs no more.
+int64_t place_bytes(int64_t kind_bytes, int64_t chunk) {
+    return std::min(padded_bytes(chunk), kind_bytes);
 }
 
 int64_t distance(const void* from, const void* to) {
     return static_cast<const std::byte*>(to) - static_cast<const std::byte*>(from);
 }
 
+// Beginning of the line of memory that a byte is in.
+int64_t line_of(int64_t byte) {
+    return byte / alignment * alignment;
+}
+
+// The tensor of a kind among owned rows; absent where nothing of it is kept.
+Tensor of_kind(const OwnedRows& rows, size_t kind, size_t moments) {
+    return kind < moments ? rows.moments[kind] : rows.master;
+}
+
 }  // namespace
 
 int64_t Offloaded::bytes(const Parameters& parameters, int64_t chunk) {
-    return 2 * int64_t(vectors_of(parameters)) * place_bytes(parameters, chunk);
+    int64_t bytes = 0;
+    for (const int64_t of_kind : parameters.offloaded_kinds()) bytes += 2 * place_bytes(of_kind, chunk);
+    return bytes;
 }
 
 Offloaded::Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation)
-    : place_bytes_(place_bytes(parameters, chunk)),
+    : with_masters_(parameters.types().offloads_master()),
       places_(bytes(parameters, chunk), "places of offloaded state", computation.device->memory()),
       in_(Stream::Mode::eager, computation),
       out_(Stream::Mode::eager, computation) {
-    vectors_ = parameters.offloaded_vectors();
-    require(vectors_.size() == vectors_of(parameters), "state is offloaded that was not planned to be");
+    const auto add_kind = [&](std::span<std::byte> host) {
+        kinds_.push_back({host.data(), place_bytes(int64_t(host.size()), chunk)});
+    };
+    const std::vector<std::span<std::byte>>& state = parameters.owned_state();
+    for (size_t i = 1; i < state.size(); ++i) add_kind(state[i]);
+    if (with_masters_) add_kind(state[0]);
     // in the order of their addresses, as Parameters lays them out
     for (const bool partial : {true, false})
         for (const Storage& storage : parameters.storages())
@@ -40,49 +52,73 @@ Offloaded::Offloaded(const Parameters& parameters, int64_t chunk, const Exec& co
                 for (const Param& param : storage.params()) add(storage, param);
 }
 
-// To the chunk that was begun last, as far as its place goes, and to new ones.
+// Rows of what is left of a parameter that a chunk has room for, in every kind.
+int64_t Offloaded::fitting(const OwnedRows& rest, const Chunk& chunk) const {
+    const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
+    int64_t count = rest.master.rows();
+    for (size_t k = 0; k < kinds_.size(); ++k) {
+        const Tensor rows = of_kind(rest, k, moments);
+        if (!rows) continue;
+        const int64_t at = distance(kinds_[k].first, rows.data);
+        const Range& range = chunk.ranges[k];
+        // elements keep their place in a line of memory, which kernels look at
+        const int64_t begin = line_of(range.last > range.first ? range.first : at);
+        count = std::min(count, (kinds_[k].place_bytes - (at - begin)) / (rows.cols() * size_of(rows.dtype)));
+    }
+    return count;
+}
+
+// To the chunk that was begun last, as far as its places go, and to new ones.
 void Offloaded::add(const Storage& storage, const Param& param) {
-    const Tensor rows = storage.owned(param, storage.exp_avg).rows;
-    if (rows.count() == 0) return;
-    const int64_t row_bytes = rows.cols() * size_of(rows.dtype), begin = distance(vectors_[0], rows.data);
-    for (int64_t first = 0; first < rows.rows();) {
-        const int64_t at = begin + first * row_bytes;
-        const auto fitting = [&](int64_t chunk_first) {
-            // elements keep their place in a line of memory, which kernels look at
-            const int64_t room = place_bytes_ - (at - chunk_first / alignment * alignment);
-            return std::min(rows.rows() - first, room / row_bytes);
-        };
-        if (chunks_.empty() || fitting(chunks_.back().first) <= 0) chunks_.push_back({at, at, {}});
+    const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
+    const int64_t all = storage.owned(param, storage.master).rows.rows();
+    for (int64_t first = 0; first < all;) {
+        const OwnedRows rest = Parameters::rows_of(storage, param, first, all - first);
+        if (chunks_.empty() || fitting(rest, chunks_.back()) <= 0)
+            chunks_.push_back({std::vector<Range>(kinds_.size()), {}});
         Chunk& chunk = chunks_.back();
-        const int64_t count = fitting(chunk.first);
+        const int64_t count = fitting(rest, chunk);
         require(count > 0, "a row of a parameter is longer than the place of a chunk");
         chunk.parts.push_back({&storage, &param, first, count});
+        for (size_t k = 0; k < kinds_.size(); ++k) {
+            const Tensor rows = of_kind(rest, k, moments);
+            if (!rows) continue;
+            Range& range = chunk.ranges[k];
+            const int64_t at = distance(kinds_[k].first, rows.data);
+            if (range.last == range.first) range.first = at;
+            range.last = at + count * rows.cols() * size_of(rows.dtype);
+        }
         first += count;
-        chunk.last = begin + first * row_bytes;
     }
 }
 
-// Two places take turns. A chunk lies in them as it does between the lines of the host's memory.
-std::byte* Offloaded::place_of(size_t vector, size_t chunk) const {
-    const size_t place = chunk % 2 * vectors_.size() + vector;
-    return places_.data() + int64_t(place) * place_bytes_ + chunks_[chunk].first % alignment;
+// A chunk lies in its places as it does between the lines of the host's memory.
+std::byte* Offloaded::place_of(size_t kind, size_t chunk) const {
+    std::byte* at = places_.data();
+    for (size_t k = 0; k < kinds_.size(); ++k)
+        at += kinds_[k].place_bytes * (int64_t(chunk % 2) + (k < kind ? 1 : 0));
+    return at + chunks_[chunk].ranges[kind].first % alignment;
 }
 
-Tensor Offloaded::moved(Tensor rows, size_t vector, size_t chunk) const {
-    rows.data = place_of(vector, chunk) + (distance(vectors_[vector], rows.data) - chunks_[chunk].first);
+Tensor Offloaded::moved(Tensor rows, size_t kind, size_t chunk) const {
+    if (!rows) return rows;
+    const int64_t at = distance(kinds_[kind].first, rows.data);
+    rows.data = place_of(kind, chunk) + (at - chunks_[chunk].ranges[kind].first);
     return rows;
 }
 
 void Offloaded::copy_in(size_t chunk) {
-    const Chunk& c = chunks_[chunk];
-    for (size_t v = 0; v < vectors_.size(); ++v)
-        in_.exec().queue->copy(place_of(v, chunk), vectors_[v] + c.first, c.last - c.first);
+    for (size_t k = 0; k < kinds_.size(); ++k)
+        if (const Range& range = chunks_[chunk].ranges[k]; range.last > range.first)
+            in_.exec().queue->copy(place_of(k, chunk), kinds_[k].first + range.first,
+                                   range.last - range.first);
 }
 
 void Offloaded::copy_out(size_t chunk) {
-    const Chunk& c = chunks_[chunk];
-    for (size_t v = 0; v < vectors_.size(); ++v)
-        out_.exec().queue->copy(vectors_[v] + c.first, place_of(v, chunk), c.last - c.first);
+    for (size_t k = 0; k < kinds_.size(); ++k)
+        if (const Range& range = chunks_[chunk].ranges[k]; range.last > range.first)
+            out_.exec().queue->copy(kinds_[k].first + range.first, place_of(k, chunk),
+                                    range.last - range.first);
 }
 
 void Offloaded::for_each_owned(EachRows each) {
@@ -97,10 +133,9 @@ void Offloaded::for_each_owned(EachRows each) {
         here[i % 2].join();
         for (const Part& part : chunks_[i].parts) {
             OwnedRows rows = Parameters::rows_of(*part.storage, *part.param, part.first, part.count);
-            AdamTensors& t = rows.tensors;
-            t.exp_avg = moved(t.exp_avg, 0, i);
-            t.exp_avg_sq = moved(t.exp_avg_sq, 1, i);
-            if (vectors_.size() > 2) t.master = moved(t.master, 2, i);
+            const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
+            for (size_t k = 0; k < moments; ++k) rows.moments[k] = moved(rows.moments[k], k, i);
+            if (with_masters_) rows.master = moved(rows.master, moments, i);
             each(rows);
         }
         back[i % 2] = out_.run([this, i] { copy_out(i); });

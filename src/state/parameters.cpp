@@ -20,23 +20,48 @@ int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
     return bytes;
 }
 
-// Points one kind of tensor of all storages into a buffer, one after the other; the partial ones first.
-// Returns the bytes of these.
+// f(storage) in the order in which they lie in every buffer: those first whose gradients are still to be
+// summed over the tensor-parallel ranks.
+template <class Storages, class F>
+void in_order_of_memory(Storages& storages, F&& f) {
+    for (const bool partial : {true, false})
+        for (auto& storage : storages)
+            if (storage.is_partial() == partial) f(storage);
+}
+
+// Points one kind of tensor of all storages into a buffer, one after the other. Returns the bytes of the
+// partial ones.
 int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buffer& buffer, Dtype dtype) {
     std::byte* at = buffer.data();
     int64_t partial_bytes = 0;
-    for (const bool partial : {true, false}) {
-        for (Storage& storage : storages) {
-            if (storage.is_partial() != partial) continue;
-            storage.*kind = Tensor(at, dtype, storage.shard_shape());
-            at += bytes_of(storage, dtype);
-        }
-        if (partial) partial_bytes = at - buffer.data();
-    }
+    in_order_of_memory(storages, [&](Storage& storage) {
+        storage.*kind = Tensor(at, dtype, storage.shard_shape());
+        at += bytes_of(storage, dtype);
+        if (storage.is_partial()) partial_bytes = at - buffer.data();
+    });
     return partial_bytes;
 }
 
+// The same of the moments of a number, of the storages that have one.
+void lay_out_moments(std::deque<Storage>& storages, size_t number, const Buffer& buffer) {
+    std::byte* at = buffer.data();
+    in_order_of_memory(storages, [&](Storage& storage) {
+        if (number >= storage.kept().size()) return;
+        const Dtype dtype = storage.kept()[number].dtype;
+        storage.moments[number] = Tensor(at, dtype, storage.shard_shape());
+        at += bytes_of(storage, dtype);
+    });
+}
+
 }  // namespace
+
+ElementPlace OwnedRows::place() const {
+    const int64_t global_cols = param.shape.cols();
+    return {.stream = stream_of(param.name),
+            .first_index = uint64_t(first_row * global_cols + first_col),
+            .run = master.cols(),
+            .stride = uint64_t(global_cols)};
+}
 
 size_t Parameters::begin_unit(int uses) {
     units_.push_back({storages_.size(), 0, uses});
@@ -65,6 +90,52 @@ int64_t Parameters::count() const {
     return n;
 }
 
+void Parameters::keep(FunctionRef<Kept(const Param&)> kept_of) {
+    const auto keep_of = [&](Storage& storage) {
+        const Param& first = storage.params().front();
+        const std::vector<Moment> moments = kept_of(first).moments;
+        require(moments.size() <= OwnedRows::most_moments, "an optimizer keeps too many moments");
+        for (const Param& param : storage.params())
+            if (kept_of(param).moments != moments)
+                throw ConfigError(
+                    "optimizer.param_groups: {} and {} are stored together, so that one kind of optimizer "
+                    "updates both; give them the same optimizer_name",
+                    first.name, param.name);
+        storage.keep(moments, [&](const Param& param) { return kept_of(param).group; });
+    };
+    for (std::deque<Storage>* storages : {&storages_, &elsewhere_})
+        for (Storage& storage : *storages) keep_of(storage);
+}
+
+int64_t Parameters::full_state_bytes() const {
+    int64_t bytes = 0;
+    for (const Storage* storage : model_) {
+        int64_t of_element = size_of(types_.master);
+        for (const Moment& moment : storage->kept()) of_element += size_of(moment.dtype);
+        for (const Param& param : storage->params()) bytes += of_element * param.shape.count();
+    }
+    return bytes;
+}
+
+size_t Parameters::most_kept() const {
+    size_t most = 0;
+    for (const Storage& storage : storages_) most = std::max(most, storage.kept().size());
+    return most;
+}
+
+int64_t Parameters::moment_bytes(size_t number) const {
+    int64_t bytes = 0;
+    for (const Storage& storage : storages_)
+        if (number < storage.kept().size()) bytes += bytes_of(storage, storage.kept()[number].dtype);
+    return bytes;
+}
+
+int64_t Parameters::moment_bytes() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < most_kept(); ++i) bytes += moment_bytes(i);
+    return bytes;
+}
+
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
     if (!types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
@@ -73,7 +144,7 @@ Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     if (copied) b.compute = bytes_of(storages_, types_.compute);
     if (with_optimizer) {
         b.gradients = bytes_of(storages_, types_.accumulate());
-        if (!types_.offload) b.moments = 2 * bytes_of(storages_, types_.master);
+        if (!types_.offload) b.moments = moment_bytes();
     }
     return b;
 }
@@ -81,7 +152,7 @@ Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
 Parameters::Bytes Parameters::offloaded_bytes() const {
     Bytes b;
     if (types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
-    if (types_.offload) b.moments = 2 * bytes_of(storages_, types_.master);
+    if (types_.offload) b.moments = moment_bytes();
     return b;
 }
 
@@ -91,6 +162,8 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     device_ = &device;
     master_ = Buffer(b.master + offloaded.master, "weights", types_.offloads_master() ? host : memory);
     lay_out(storages_, &Storage::master, master_, types_.master);
+    const auto all = [](const Buffer& buffer) { return std::span(buffer.data(), size_t(buffer.bytes())); };
+    owned_state_ = {all(master_)};
     if (b.compute > 0) {
         compute_ = Buffer(b.compute, "weights in the compute type", memory);
         lay_out(storages_, &Storage::compute, compute_, types_.compute);
@@ -102,24 +175,19 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     partial_count_ = lay_out(storages_, &Storage::gradient, gradient_, acc) / size_of(acc);
     if (!is_sharded()) lay_out(storages_, &Storage::g, gradient_, acc);
     gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
-    const int64_t moment_bytes = (b.moments + offloaded.moments) / 2;
-    const Memory& of_moments = types_.offload ? host : memory;
-    moment1_ = Buffer(moment_bytes, "first moments", of_moments);
-    lay_out(storages_, &Storage::exp_avg, moment1_, types_.master);
-    moment2_ = Buffer(moment_bytes, "second moments", of_moments);
-    lay_out(storages_, &Storage::exp_avg_sq, moment2_, types_.master);
+    moments_.resize(most_kept());
+    for (size_t i = 0; i < moments_.size(); ++i) {
+        moments_[i] = Buffer(moment_bytes(i), "optimizer moments", types_.offload ? host : memory);
+        lay_out_moments(storages_, i, moments_[i]);
+        owned_state_.push_back(all(moments_[i]));
+    }
 }
 
-std::vector<std::byte*> Parameters::offloaded_vectors() const {
-    std::vector<std::byte*> all;
-    if (types_.offload) all = {moment1_.data(), moment2_.data()};
-    if (types_.offloads_master()) all.push_back(master_.data());
+std::vector<int64_t> Parameters::offloaded_kinds() const {
+    std::vector<int64_t> all;
+    for (size_t i = 0; types_.offload && i < most_kept(); ++i) all.push_back(moment_bytes(i));
+    if (types_.offloads_master()) all.push_back(bytes_of(storages_, types_.master));
     return all;
-}
-
-std::array<std::span<std::byte>, 3> Parameters::owned_state() const {
-    const auto all = [](const Buffer& buffer) { return std::span(buffer.data(), size_t(buffer.bytes())); };
-    return {all(master_), all(moment1_), all(moment2_)};
 }
 
 std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
@@ -174,12 +242,11 @@ void Parameters::initialise(uint64_t seed, int threads) {
 }
 
 void Parameters::clear_moments(Exec& exec, const Kernels& kernels) const {
-    for (const Buffer* moments : {&moment1_, &moment2_})
+    for (const Buffer& moments : moments_)
         if (types_.offload)
-            std::fill_n(moments->data(), moments->bytes(), std::byte(0));
-        else if (moments->bytes() > 0)
-            kernels.zero(exec,
-                         Tensor(moments->data(), types_.master, {moments->bytes() / size_of(types_.master)}));
+            std::fill_n(moments.data(), moments.bytes(), std::byte(0));
+        else if (moments.bytes() > 0)
+            kernels.zero(exec, Tensor(moments.data(), Dtype::u8, {moments.bytes()}));
 }
 
 void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {
@@ -192,14 +259,15 @@ OwnedRows Parameters::rows_of(const Storage& storage, const Param& param, int64_
         return of ? storage.owned(param, of).rows.slice_rows(first, count) : Tensor{};
     };
     const Storage::Piece all = storage.owned(param, storage.master);
-    return {param,
-            all.first_row + first,
-            all.first_col,
-            {.master = rows(storage.master),
-             .exp_avg = rows(storage.exp_avg),
-             .exp_avg_sq = rows(storage.exp_avg_sq),
-             .grad = rows(storage.gradient),
-             .compute = rows(storage.compute)}};
+    OwnedRows owned = {.param = param,
+                       .first_row = all.first_row + first,
+                       .first_col = all.first_col,
+                       .master = rows(storage.master),
+                       .gradient = rows(storage.gradient),
+                       .compute = rows(storage.compute),
+                       .moments = {}};
+    for (size_t i = 0; i < storage.moments.size(); ++i) owned.moments[i] = rows(storage.moments[i]);
+    return owned;
 }
 
 void Parameters::for_each_owned(EachRows each) const {

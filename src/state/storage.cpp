@@ -42,6 +42,13 @@ Storage::Storage(std::vector<Param> params, const StateTypes& types, const Shard
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
 }
 
+void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> group_of) {
+    require(!master, "what an optimizer keeps is said before there is memory");
+    for (Param& param : params_) param.group = group_of(param);
+    kept_ = std::move(kept);
+    moments.assign(kept_.size(), Tensor());
+}
+
 Tensor Storage::rows_of(const Param& param, Tensor of) const {
     const Tensor rows = of.slice_rows(param.first_row, param.local.rows);
     return rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows;

@@ -129,7 +129,7 @@ void Faults::flip(const Parameters& parameters, Exec& exec) const {
         throw ConfigError("COEUS_FAULT: a weight has no bit {}", bit_);
     parameters.for_each_owned([&](const OwnedRows& rows) {
         if (rows.param.name != tensor_) return;
-        const Tensor master = rows.tensors.master;
+        const Tensor master = rows.master;
         const int64_t columns = rows.param.shape.cols(), row = element_ / columns - rows.first_row,
                       column = element_ % columns - rows.first_col, bytes = size_of(master.dtype);
         if (row < 0 || row >= master.rows() || column < 0 || column >= master.cols()) return;

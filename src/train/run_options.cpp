@@ -67,13 +67,8 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     if (config.validation.enable)
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
-    const Config::Optimizer& o = config.optimizer;
-    options.adam = {.beta1 = o.beta1,
-                    .beta2 = o.beta2,
-                    .eps = o.eps,
-                    .weight_decay = o.weight_decay,
-                    .decoupled = o.name == "AdamW",
-                    .seed = uint64_t(config.debug.seed)};
+    options.optimizer = config.optimizer;
+    options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
     options.threads = threads;
     // a pipeline's stages are used by one micro-batch after the other: their weights stay, and gradients are

@@ -26,8 +26,7 @@ Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder
                    config.checkpoint.files) {}
 
 int64_t Saving::full_state_bytes() const {
-    const Parameters& parameters = engine_.decoder().parameters();
-    return 3 * parameters.count() * size_of(parameters.types().master);  // with both moments
+    return engine_.decoder().parameters().full_state_bytes();
 }
 
 std::vector<CheckpointTensor> Saving::weights() const {

@@ -54,12 +54,12 @@ void run_adam(const std::filesystem::path& folder, const std::string& name, Dtyp
             for (int64_t i = 0; i < shape.count(); ++i)
                 largest[size_t(i)] = std::fmax(largest[size_t(i)], std::fabs(element(grad, i)));
             StepScalars s;
-            s.learning_rate = document.root()["lr"][size_t(step - 1)].number();
-            s.bias_correction1 = 1 - std::pow(options.beta1, step);
-            s.bias_correction2 = 1 - std::pow(options.beta2, step);
+            s.groups[0].learning_rate = document.root()["lr"][size_t(step - 1)].number();
+            s.groups[0].bias_correction1 = 1 - std::pow(options.beta1, step);
+            s.groups[0].bias_correction2 = 1 - std::pow(options.beta2, step);
             s.step = uint64_t(step);
             Exec exec;
-            cpu_kernels().adam(exec, {master, first, second, grad, {}}, options, s);
+            cpu_kernels().adam(exec, {master, first, second, grad, {}}, options, {}, s);
             expected.read(fmt::format("{}.step.{}", tensor, step), reference);
             for (int64_t i = 0; i < shape.count(); ++i) {
                 const double value = element(reference, i);

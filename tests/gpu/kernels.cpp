@@ -66,10 +66,8 @@ TEST_CASE("GPU kernels: Adam rounds each element by its place in the whole param
         CAPTURE(of.count, of.run, of.first, of.padding);
         AdamOptions adam;
         adam.seed = 3;
-        adam.stream = stream_of("test");
-        adam.run = of.run;
-        adam.first_index = of.first;
-        adam.stride = of.stride;
+        const ElementPlace place = {
+            .stream = stream_of("test"), .first_index = of.first, .run = of.run, .stride = of.stride};
         KernelCase c;
         // no gradient and no first moment: one product an element is left, which all devices round alike
         for (const char* name : {"master", "exp_avg", "exp_avg_sq", "compute"})
@@ -82,10 +80,10 @@ TEST_CASE("GPU kernels: Adam rounds each element by its place in the whole param
             StepState state(*exec.device);
             StepScalars scalars;
             scalars.step = 4;
-            scalars.learning_rate = 0.3;
+            scalars.groups[0].learning_rate = 0.3;
             state.stage(scalars);
             state.bring(exec);
-            kernels.adam(exec, {part(0), part(1), part(2), part(4), part(3)}, adam, state.scalars());
+            kernels.adam(exec, {part(0), part(1), part(2), part(4), part(3)}, adam, place, state.scalars());
             exec.queue->finish();
         };
         CHECK(same_bits(run_case(c, cpu_kernels(), Dtype::bf16, Dtype::bf16),

@@ -27,10 +27,10 @@ MeshCase tiny_case(Dtype master, Dtype compute, const RecomputeOptions& recomput
 }
 
 // Of one kind of tensor on the host, of all parameters.
-std::vector<double> all_of(const Parameters& parameters, Tensor Storage::*kind) {
+std::vector<double> all_of(const Parameters& parameters, const StorageTensor& kind) {
     std::vector<double> all;
     for (const Storage& storage : parameters.storages()) {
-        const Tensor from = storage.*kind;
+        const Tensor from = kind(storage);
         OwnedTensor host(from.dtype, from.shape);
         parameters.device().copy(host.view.data, from.data, host.view.bytes());
         for (double x : values(host)) all.push_back(x);
@@ -91,7 +91,7 @@ TEST_CASE("what is offloaded is on the host, and leaves the GPU's memory") {
     CHECK(with.bytes(term::offloading) == 2 * 3 * 4096 + 2 * padded_bytes(flow));
     for (const Storage& storage : there.engine.decoder().parameters().storages()) {
         // the host may read it
-        CHECK(element(storage.exp_avg, 0) == 0);
+        CHECK(element(exp_avg(storage), 0) == 0);
         CHECK(std::isfinite(element(storage.master, 0)));
     }
     // layers that compute in the master's type read the master
@@ -113,9 +113,9 @@ TEST_CASE("offloading allocates nothing in a step, and a step that is not finite
     run.evaluate(batch);
     CHECK(gpu_allocations() == before);
     const Parameters& parameters = run.engine.decoder().parameters();
-    Tensor Storage::*const kinds[] = {&Storage::master, &Storage::exp_avg, &Storage::exp_avg_sq};
+    const StorageTensor kinds[] = {&Storage::master, exp_avg, exp_avg_sq};
     std::vector<std::vector<double>> state;
-    for (const auto kind : kinds) state.push_back(all_of(parameters, kind));
+    for (const StorageTensor& kind : kinds) state.push_back(all_of(parameters, kind));
     run.engine.compute_gradients(4, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(i * c.sequences, c.sequences); });
     const float nan = std::numeric_limits<float>::quiet_NaN();

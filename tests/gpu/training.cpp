@@ -20,7 +20,7 @@ EngineOptions options(Backend backend, Dtype compute, bool graphs) {
             .training = {.sequences = 2, .seq_len = seq_len},
             .accumulation = 2,
             .validation = {.sequences = 1, .seq_len = 9},
-            .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
             .streams = Stream::Mode::threaded,
             .backend = backend,
             .graphs = graphs};
@@ -159,7 +159,7 @@ TEST_CASE(
         const auto weights = [&] {
             std::vector<double> all;
             for (const Storage& storage : parameters.storages())
-                for (const Tensor& from : {storage.master, storage.exp_avg_sq, storage.w}) {
+                for (const Tensor& from : {storage.master, exp_avg_sq(storage), storage.w}) {
                     OwnedTensor host(from.dtype, from.shape);
                     the_gpu().copy(host.view.data, from.data, host.view.bytes());
                     for (double x : values(host)) all.push_back(x);

@@ -18,9 +18,9 @@ constexpr Kind acc = Kind::acc, compute = Kind::compute, index_kind = Kind::inde
 
 StepScalars scalars_for_tests() {
     StepScalars s;
-    s.learning_rate = 1e-2;
-    s.bias_correction1 = 1 - std::pow(0.9, 3);
-    s.bias_correction2 = 1 - std::pow(0.95, 3);
+    s.groups[0].learning_rate = 1e-2;
+    s.groups[0].bias_correction1 = 1 - std::pow(0.9, 3);
+    s.groups[0].bias_correction2 = 1 - std::pow(0.95, 3);
     s.loss_scale = 1.0 / 16;
     s.clip = 0.75;
     s.step = 3;
@@ -299,9 +299,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
     c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
         AdamOptions options;
         options.decoupled = decoupled;
-        options.stream = stream_of("test");
         k.adam(e, {o[0], o[1], o[2], o[3], compute_copy ? o[4] : Tensor()}, options,
-               ScalarsForTests(e).get());
+               {.stream = stream_of("test")}, ScalarsForTests(e).get());
     };
     c.bound_bf16 = 6e-3;
     return c;

@@ -46,7 +46,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .training = {.sequences = c.sequences, .seq_len = c.seq_len},
                        .accumulation = c.local_batches,
                        .validation = {.sequences = c.validation_batch(), .seq_len = c.seq_len},
-                       .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                       .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
@@ -84,18 +84,19 @@ double MeshRun::evaluate(TestBatch& batch) {
     return engine.mesh()[pp].all_reduce(engine.mesh()[cp].all_reduce(loss));
 }
 
-std::map<std::string, std::vector<double>> MeshRun::whole(Tensor Storage::*kind) const {
+std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& kind) const {
     const Mesh& mesh = engine.mesh();
     std::map<std::string, std::vector<double>> all;
     for (const Storage* listed : engine.decoder().parameters().model()) {
         const Storage& storage = *listed;
+        const Tensor tensor = kind(storage);
         for (const Param& param : storage.params()) {
             std::vector<double>& values = all[param.name];
             values.resize(size_t(param.shape.count()));
-            if (!(storage.*kind).data || param.copy > 0) continue;
+            if (!tensor.data || param.copy > 0) continue;
             const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
             const bool counts = mesh.rank(dp_replicate) == 0 && (divided || mesh.rank(tp) == 0);
-            const Storage::Piece piece = storage.owned(param, storage.*kind);
+            const Storage::Piece piece = storage.owned(param, tensor);
             const OwnedTensor here(piece.rows.dtype, piece.rows.shape);
             if (here.view.bytes() > 0)
                 engine.decoder().parameters().device().copy(here.view.data, piece.rows.data,
@@ -163,7 +164,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.local_batches = c.local_batches * c.mesh.size(dp);
     MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
     std::string lines;
-    const auto compare_all = [&](const char* what, Tensor Storage::*kind, int64_t step) {
+    const auto compare_all = [&](const char* what, const StorageTensor& kind, int64_t step) {
         const auto is = many.whole(kind), should = one.whole(kind);
         if (is.size() != should.size()) lines += "the mesh has other parameters than one rank\n";
         for (const auto& [name, values] : should) {
@@ -223,8 +224,8 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
         compare("a gradient", there.whole(&Storage::gradient), here.whole(&Storage::gradient), step);
     }
     compare("a weight", there.whole(&Storage::master), here.whole(&Storage::master), steps);
-    compare("a first moment", there.whole(&Storage::exp_avg), here.whole(&Storage::exp_avg), steps);
-    compare("a second moment", there.whole(&Storage::exp_avg_sq), here.whole(&Storage::exp_avg_sq), steps);
+    compare("a first moment", there.whole(exp_avg), here.whole(exp_avg), steps);
+    compare("a second moment", there.whole(exp_avg_sq), here.whole(exp_avg_sq), steps);
     TestBatch validated = batch_of_step(c, 1);
     compare("validation loss", there.evaluate(validated), here.evaluate(validated), steps);
     lines += use_differs_from_plan(there.engine);

@@ -6,6 +6,7 @@
 #include "coeus/comm/nccl.hpp"
 #include "coeus/engine/engine.hpp"
 #include "support/model.hpp"
+#include "support/moments.hpp"
 
 #include <map>
 #include <string>
@@ -52,7 +53,7 @@ public:
     /// Loss of as many of its first sequences as a validation batch has, on every rank.
     double evaluate(TestBatch& batch);
     /// Whole parameters, or their gradients or moments, by name, on every rank. Collective.
-    std::map<std::string, std::vector<double>> whole(Tensor Storage::*kind) const;
+    std::map<std::string, std::vector<double>> whole(const StorageTensor& kind) const;
 
     Engine engine;
 

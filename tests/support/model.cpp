@@ -90,11 +90,20 @@ bool same_bits(const Tensor& a, const Tensor& b) {
     return std::memcmp(a.data, b.data, size_t(a.bytes())) == 0;
 }
 
+namespace {
+
+LayerMemory measure_with_adamw(Decoder& decoder, const BatchShape& shape, int threads) {
+    ParamGroups({}).attach(decoder.parameters());
+    return measure_training(decoder, shape, shape, threads);
+}
+
+}  // namespace
+
 TestModel::TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape,
                      int threads, uint64_t seed, const std::vector<Recompute>& recompute)
     : decoder(config, types, shape.seq_len, {}, recompute),
       stage(decoder),
-      layers(measure_training(decoder, shape, shape, threads)),
+      layers(measure_with_adamw(decoder, shape, threads)),
       frame(layers.activations, layers.executor.frame_entries),
       temp(layers.temporaries, "temporaries") {
     exec.threads = threads;
@@ -111,10 +120,10 @@ const Storage& TestModel::storage_of(const std::string& parameter) const {
     throw LogicError("the model has no parameter " + parameter);
 }
 
-Tensor TestModel::tensor(const std::string& parameter, Tensor Storage::*kind) const {
+Tensor TestModel::tensor(const std::string& parameter, const StorageTensor& kind) const {
     const Storage& storage = storage_of(parameter);
     for (const Param& param : storage.params())
-        if (param.name == parameter) return storage.rows_of(param, storage.*kind);
+        if (param.name == parameter) return storage.rows_of(param, kind(storage));
     throw LogicError("the model has no parameter " + parameter);
 }
 

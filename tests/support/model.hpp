@@ -3,8 +3,10 @@
 #pragma once
 
 #include "coeus/engine/batch_part.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/stage.hpp"
 #include "coeus/plan/layer_memory.hpp"
+#include "support/moments.hpp"
 
 #include <vector>
 
@@ -42,7 +44,8 @@ void forward_backward(const Stage& stage, Ctx& c);
 std::vector<double> values(const Tensor& tensor);
 bool same_bits(const Tensor& a, const Tensor& b);
 
-/// A decoder with initial weights and arenas of exactly the planned sizes, filled with NaN before each use.
+/// A decoder with the moments of AdamW, initial weights and arenas of exactly the planned sizes, filled with
+/// NaN before each use.
 class TestModel {
 public:
     TestModel(const DecoderConfig& config, const StateTypes& types, const BatchShape& shape, int threads = 1,
@@ -59,7 +62,7 @@ public:
     Parameters& parameters() { return decoder.parameters(); }
     const Storage& storage_of(const std::string& parameter) const;
     /// The rows of one parameter in its storage's `kind`, in the parameter's shape.
-    Tensor tensor(const std::string& parameter, Tensor Storage::*kind) const;
+    Tensor tensor(const std::string& parameter, const StorageTensor& kind) const;
 
     void zero_gradients();
     /// Adds loss and gradients of a micro-batch; scalars.loss_scale is left as it is.

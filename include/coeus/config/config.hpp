@@ -8,6 +8,7 @@
 #include "coeus/base/types.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/models/family_names.hpp"
+#include "coeus/optim/options.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -100,10 +101,7 @@ struct Config {
         std::optional<int64_t> max_seq_len;
     } model;
 
-    struct Optimizer {
-        std::string name = "AdamW";
-        double lr = 8e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    } optimizer;
+    OptimizerOptions optimizer;
 
     struct LrScheduler {
         int64_t warmup_steps = 200;

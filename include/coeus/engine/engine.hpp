@@ -8,7 +8,7 @@
 #include "coeus/engine/batch_part.hpp"
 #include "coeus/layers/block_inputs.hpp"
 #include "coeus/layers/exchanges.hpp"
-#include "coeus/optim/adam.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "coeus/pipeline/executor.hpp"
 #include "coeus/plan/memory.hpp"
 #include "coeus/plan/recompute.hpp"
@@ -38,7 +38,8 @@ struct EngineOptions {
     BatchShape training;  ///< a local batch of whole sequences, which the pipeline cuts into micro-batches
     int64_t accumulation = 1;  ///< local batches of a step
     BatchShape validation;     ///< sequences 0: no validation
-    AdamOptions adam;
+    OptimizerOptions optimizer;
+    uint64_t seed = 0;    ///< of the optimizer's random numbers
     double max_norm = 1;  ///< of the gradient; 0: no clipping
     int threads = 1;
     MeshShape mesh;  ///< and this rank's place in it
@@ -135,7 +136,7 @@ private:
     Gathered gathered_;
     Executor executor_;
     std::optional<Communicator> table_ranks_;  // the two with the table of a tied decoder
-    Adam adam_;
+    ParamGroups optimizer_;
     LayerMemory layers_;
     MemoryPlan plan_;
     const Kernels* kernels_ = nullptr;

@@ -31,7 +31,7 @@ private:
         std::string what;  // "weights of norm.weight"
         const Storage* storage;
         const Param* param;
-        Tensor Storage::*kind;
+        Tensor tensor;  // of the storage
         const Device* device;
     };
     // Ranks that hold the same of some tensors.

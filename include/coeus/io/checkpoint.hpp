@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: one HDF5 file per step, arrays in global shape, so that any mesh and any number of ranks loads
 // what another wrote. The format, for readers without Coeus, is doc/checkpoint.md:
-//   /model/<name>   /optimizer/exp_avg/<name>   /optimizer/exp_avg_sq/<name>   /train (attributes)
+//   /model/<name>   /optimizer/<moment>/<name>, as "exp_avg"   /train (attributes)
 //   /checksum/<path of an array>
 // A file is written as step-00000100.h5.part and renamed when it is complete and on the disk: a file under a
 // good name is whole, whatever kills the run.
@@ -53,7 +53,7 @@ struct CheckpointTensor {
     const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
 };
 
-/// What this rank owns of the weights, with `optimizer` also of both moments; all ranks of `replicas` own the
+/// What this rank owns of the weights, with `optimizer` also of the moments; all ranks of `replicas` own the
 /// same.
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
                                                  bool optimizer);

@@ -72,11 +72,16 @@ struct AdamTensors {
 };
 struct AdamOptions {
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    bool decoupled = true;          ///< AdamW; false: Adam, decay added to the gradient
-    uint64_t seed = 0, stream = 0;  ///< of stochastic rounding (bf16 master)
-    uint64_t first_index = 0;       ///< global index of the first element
-    int64_t run = 0;                ///< so many elements have consecutive global indices; 0: all
-    uint64_t stride = 0;            ///< from the first index of a run to that of the next
+    bool decoupled = true;  ///< AdamW; false: Adam, decay added to the gradient
+    uint64_t seed = 0;      ///< of stochastic rounding (bf16 master)
+    size_t group = 0;       ///< whose scalars of the step are its own
+};
+/// Where the elements of a call are in their parameter: what is drawn for one depends on that alone.
+struct ElementPlace {
+    uint64_t stream = 0;       ///< of the parameter's random numbers
+    uint64_t first_index = 0;  ///< global index of the first element
+    int64_t run = 0;           ///< so many elements have consecutive global indices; 0: all
+    uint64_t stride = 0;       ///< from the first index of a run to that of the next
 };
 
 struct Kernels {
@@ -172,7 +177,8 @@ struct Kernels {
     void (*finish_norm)(Exec&, StepScalars& scalars, double max_norm);
     /// One pass: clips, updates moments and weights, writes the compute copy. Nothing is written where
     /// scalars.refusals is not 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
-    void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const StepScalars& scalars);
+    void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const ElementPlace& place,
+                 const StepScalars& scalars);
 };
 
 /// The names of all entries, once: DO(name) for each. What every entry needs in the same form (the

@@ -21,7 +21,7 @@ public:
     /// Of a moment at a time: long beside what it costs to begin a copy, little beside what is offloaded.
     static constexpr int64_t usual_chunk = int64_t(16) << 20;
 
-    /// Of the device's memory, for chunks of so many bytes of a moment.
+    /// Of the device's memory, for chunks of up to so many bytes of each moment.
     static int64_t bytes(const Parameters& parameters, int64_t chunk);
     /// Of parameters with offloaded state; takes that memory beside a computation, which outlives it.
     Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation);
@@ -31,23 +31,32 @@ public:
     void for_each_owned(EachRows each);
 
 private:
+    // A kind of state: a moment of some number, or the masters. It is one piece of the host's memory.
+    struct Kind {
+        std::byte* first;
+        int64_t place_bytes;  // of the device's memory, for a chunk of it
+    };
     struct Part {
         const Storage* storage;
         const Param* param;
         int64_t first, count;  // rows of what is owned of it
     };
+    struct Range {
+        int64_t first = 0, last = 0;  // bytes of a kind
+    };
     struct Chunk {
-        int64_t first, last;  // bytes of each vector
+        std::vector<Range> ranges;  // of every kind
         std::vector<Part> parts;
     };
     void add(const Storage& storage, const Param& param);
-    Tensor moved(Tensor rows, size_t vector, size_t chunk) const;
-    std::byte* place_of(size_t vector, size_t chunk) const;
+    int64_t fitting(const OwnedRows& rest, const Chunk& chunk) const;
+    Tensor moved(Tensor rows, size_t kind, size_t chunk) const;
+    std::byte* place_of(size_t kind, size_t chunk) const;
     void copy_in(size_t chunk);
     void copy_out(size_t chunk);
 
-    std::vector<std::byte*> vectors_;  // of the host, laid out alike: moments, masters
-    int64_t place_bytes_;              // of a vector
+    bool with_masters_;
+    std::vector<Kind> kinds_;  // the moments, then the masters
     std::vector<Chunk> chunks_;
     Buffer places_;
     Stream in_, out_;  // end before what they copy

@@ -18,6 +18,22 @@ struct Shard {
     Split tp = Split::none;
 };
 
+/// What a parameter is in its model: optimizers and their options are chosen by it.
+enum class ParamRole : uint8_t {
+    matrix,     ///< of a block: the weight of a linear layer
+    embedding,  ///< a table of vectors, also where it is the output projection as well
+    output,     ///< projection to the vocabulary
+    norm,       ///< weight of a normalisation
+    bias,
+};
+
+/// A tensor that an optimizer keeps of a parameter, of the parameter's shape.
+struct Moment {
+    std::string name;  ///< in checkpoints: "exp_avg"
+    Dtype dtype;
+    bool operator==(const Moment&) const = default;
+};
+
 /// Initial values, a function of (seed, name, global element index): any mesh starts from the same model.
 struct Init {
     double constant = 0;  ///< every element, where std is 0
@@ -47,11 +63,13 @@ struct Param {
     Shape shape;       ///< global
     Init init;
     Shard shard = {};
+    ParamRole role = ParamRole::matrix;
     bool trainable = true;
     int copies = 1,
         copy = 0;       ///< pipeline ranks that have it (a table tied to the head: two); this one's number
     Extent local = {};  ///< what this rank's layers use of it; set by its Storage
     int64_t first_row = 0;  ///< of the local part in its Storage
+    size_t group = 0;       ///< number of the optimizer's group that updates it; set by the optimizer
 
     /// The part of a tensor-parallel rank: equal blocks, the last ones shorter or empty where they do not
     /// fit evenly.

@@ -20,11 +20,18 @@ struct Unit {
     int uses = 1;  ///< in the backward of a micro-batch: 2 for a table that is also the output projection
 };
 
-/// Rows of one parameter, as the optimizer updates them.
+/// Rows of one parameter, as the optimizer updates them. Dense, all of equal count.
 struct OwnedRows {
+    static constexpr size_t most_moments = 4;
+
     const Param& param;
     int64_t first_row, first_col;  ///< in the parameter's global shape
-    AdamTensors tensors;
+    Tensor master, gradient;
+    Tensor compute;                            ///< where the weights are kept in another type as well
+    std::array<Tensor, most_moments> moments;  ///< in the order of Storage::kept(); beyond: absent
+
+    /// Where the elements lie in the whole parameter.
+    ElementPlace place() const;
 };
 using EachRows = FunctionRef<void(const OwnedRows&)>;
 
@@ -62,6 +69,15 @@ public:
     const std::vector<Unit>& units() const { return units_; }
     /// Elements of the model's parameters, those of all ranks.
     int64_t count() const;
+    /// Says what the optimizer keeps of each parameter of the model, and in which of its groups it is; before
+    /// bytes() and allocate(). ConfigError where parameters of one storage would not be kept alike.
+    struct Kept {
+        size_t group;
+        std::vector<Moment> moments;
+    };
+    void keep(FunctionRef<Kept(const Param&)> kept_of);
+    /// Bytes of the whole model's weights and moments, those of all ranks, each once.
+    int64_t full_state_bytes() const;
 
     /// Bytes of each kind of memory that allocate() will take.
     struct Bytes {
@@ -79,10 +95,10 @@ public:
     const Device& device() const { return *device_; }
     const Device& master_device() const { return types_.offloads_master() ? host_device() : *device_; }
     const Device& moments_device() const { return types_.offload ? host_device() : *device_; }
-    /// First and second moments and, where they are, the masters in host memory, laid out alike.
-    std::vector<std::byte*> offloaded_vectors() const;
-    /// What this rank owns of weights (in the master type), first and second moments, wherever they are.
-    std::array<std::span<std::byte>, 3> owned_state() const;
+    /// Bytes of each kind of state that is offloaded: of every moment, and of the masters.
+    std::vector<int64_t> offloaded_kinds() const;
+    /// What this rank owns of weights (in the master type) and of each moment, wherever that is.
+    const std::vector<std::span<std::byte>>& owned_state() const { return owned_state_; }
     /// Initial values; the moments are zero.
     void initialise(uint64_t seed, int threads);
     /// The moments as initialise() leaves them.
@@ -102,6 +118,10 @@ public:
     Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
 
 private:
+    int64_t moment_bytes() const;
+    int64_t moment_bytes(size_t number) const;
+    size_t most_kept() const;
+
     StateTypes types_;
     ShardPlace place_;
     std::deque<Storage> storages_, elsewhere_;
@@ -110,7 +130,9 @@ private:
     std::vector<Unit> units_;
     Neighbours other_neighbours_;
     const Device* device_ = &host_device();
-    Buffer master_, compute_, gradient_, moment1_, moment2_;
+    Buffer master_, compute_, gradient_;
+    std::vector<Buffer> moments_;  // the first of every storage, the second ones, ...
+    std::vector<std::span<std::byte>> owned_state_;
     Tensor gradients_;
     int64_t partial_count_ = 0;
 };

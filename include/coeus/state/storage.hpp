@@ -7,6 +7,7 @@
 // counts land in place in a buffer of P ceil(n/P) rows (Rajbhandari et al. 2020, stage 3).
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/state/param.hpp"
 
 #include <vector>
@@ -15,7 +16,7 @@ namespace coeus {
 
 /// Element types of a run, and where its state is.
 struct StateTypes {
-    Dtype master = Dtype::f32;   ///< weights as the optimizer keeps them, and the moments
+    Dtype master = Dtype::f32;   ///< weights as the optimizer keeps them
     Dtype compute = Dtype::f32;  ///< weights as the layers use them
     /// With a GPU: moments, and what offloads_master() says, are in host memory (offloaded.hpp), and so are
     /// the inputs of blocks that are computed again (block_inputs.hpp).
@@ -50,11 +51,15 @@ public:
     Tensor g;  ///< gradient, accumulate type
 
     // this rank's rows
-    Tensor master;      ///< master type
-    Tensor compute;     ///< the same in w's type, where that is another; w itself if this rank owns all
-    Tensor gradient;    ///< accumulate type, summed over the ranks when the optimizer sees it
-    Tensor exp_avg;     ///< first moment, master type; absent without an optimizer
-    Tensor exp_avg_sq;  ///< second moment
+    Tensor master;    ///< master type
+    Tensor compute;   ///< the same in w's type, where that is another; w itself if this rank owns all
+    Tensor gradient;  ///< accumulate type, summed over the ranks when the optimizer sees it
+    std::vector<Tensor> moments;  ///< as many as kept(), in its order; absent without memory for them
+
+    /// What the optimizer keeps of each of the parameters: nothing until keep() says it, before there is
+    /// memory. `group_of` gives the number of a parameter's group.
+    const std::vector<Moment>& kept() const { return kept_; }
+    void keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> group_of);
 
     /// A parameter's rows in w or g: [local rows, local cols], or the parameter's own shape where it is
     /// whole.
@@ -69,6 +74,7 @@ public:
 
 private:
     std::vector<Param> params_;
+    std::vector<Moment> kept_;
     size_t unit_;
     Shape shape_, shard_shape_;
     int64_t fsdp_ = 1, rows_per_shard_ = 0, shard_first_row_ = 0;

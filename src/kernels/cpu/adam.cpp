@@ -29,7 +29,8 @@ void fill_bits(uint64_t* out, const RandomStream& random, uint64_t first, int64_
 
 }  // namespace
 
-void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, const StepScalars& scalars) {
+void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, const ElementPlace& place,
+               const StepScalars& scalars) {
     const int64_t count = t.master.count();
     require(t.exp_avg.count() == count && t.exp_avg_sq.count() == count && t.grad.count() == count &&
                 (!t.compute || t.compute.count() == count),
@@ -38,10 +39,10 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
     if (scalars.refusals != 0) return;
-    const RandomStream random = rounding_stream(options, scalars.step);
+    const RandomStream random = rounding_stream(options.seed, place, scalars.step);
     dispatch(t.master.dtype, [&]<class T>(T) {
         const auto factors = adam_factors<Acc<T>>(options, scalars);
-        const int64_t run = options.run > 0 ? options.run : std::max<int64_t>(1, count);
+        const int64_t run = place.run > 0 ? place.run : std::max<int64_t>(1, count);
         const auto update = [&]<class C>(C* compute) {
             parallel_blocks(exec, count, int64_t(1) << 14, [&](int64_t, int64_t first, int64_t last) {
                 uint64_t random_bits[bits_at_a_time];
@@ -51,7 +52,7 @@ void Cpu::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, con
                         const int64_t row = i / run, col = i % run;
                         n = std::min({n, bits_at_a_time, run - col});
                         fill_bits(random_bits, random,
-                                  options.first_index + uint64_t(row) * options.stride + uint64_t(col), n);
+                                  place.first_index + uint64_t(row) * place.stride + uint64_t(col), n);
                     }
                     adam_row(Lane(), t.master.as<T>() + i, t.exp_avg.as<T>() + i, t.exp_avg_sq.as<T>() + i,
                              t.grad.as<const Acc<T>>() + i, compute ? compute + i : nullptr, n, factors,

@@ -9,8 +9,8 @@
 namespace coeus {
 
 /// The random numbers of one step of one parameter.
-COEUS_HD inline RandomStream rounding_stream(const AdamOptions& options, uint64_t step) {
-    return RandomStream(options.seed, options.stream ^ (step * 0x9E3779B97F4A7C15u));
+COEUS_HD inline RandomStream rounding_stream(uint64_t seed, const ElementPlace& place, uint64_t step) {
+    return RandomStream(seed, place.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 
 /// `compute` may be null. bits(first): a function of j that gives 64 random bits of element first + j, which

@@ -160,12 +160,12 @@ struct Trace {
         for (int64_t step = first; step <= last; ++step) losses.push_back(run.step(step, read));
     }
     void keep_state(Run& run) {
-        const auto keep = [&](const char* what, Tensor Storage::*kind) {
+        const auto keep = [&](const char* what, const StorageTensor& kind) {
             for (auto& [name, values] : run.model().whole(kind)) state[what + name] = std::move(values);
         };
         keep("weight ", &Storage::master);
-        keep("exp_avg of ", &Storage::exp_avg);
-        keep("exp_avg_sq of ", &Storage::exp_avg_sq);
+        keep("exp_avg of ", exp_avg);
+        keep("exp_avg_sq of ", exp_avg_sq);
     }
 };
 

@@ -25,7 +25,7 @@ public:
                                  .training = {.sequences = 1, .seq_len = seq_len},
                                  .accumulation = global_batch / mesh.size(dp),
                                  .validation = {.sequences = 2, .seq_len = seq_len},
-                                 .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                                 .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                                  .mesh = mesh.shape(),
                                  .rank = mesh.world().rank()}) {
         engine.allocate(mesh);

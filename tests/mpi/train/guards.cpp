@@ -35,15 +35,15 @@ std::vector<MeshCase> cases(int ranks) {
 
 std::map<std::string, std::vector<double>> state(const MeshRun& run) {
     auto all = run.whole(&Storage::master);
-    for (auto& [name, values] : run.whole(&Storage::exp_avg_sq)) all["squares of " + name] = values;
+    for (auto& [name, values] : run.whole(exp_avg_sq)) all["squares of " + name] = values;
     return all;
 }
 
 // The lowest bit of this rank's first element of a parameter.
-void flip(MeshRun& run, const std::string& name, Tensor Storage::*kind) {
+void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
     for (const Storage& storage : run.engine.decoder().parameters().storages())
         for (const Param& param : storage.params()) {
-            const Tensor rows = storage.owned(param, storage.*kind).rows;
+            const Tensor rows = storage.owned(param, kind(storage)).rows;
             if (param.name == name && rows.count() > 0) *static_cast<unsigned char*>(rows.data) ^= 1;
         }
 }
@@ -117,9 +117,9 @@ TEST_CASE("guards: replicas that differ in one bit are named, and the run goes b
         CHECK(replicas.compare() == "");
         for (const char* name : {"layers.0.attention.wq.weight", "layers.1.attention.wq.weight",
                                  "norm.weight", "tok_embeddings.weight"})
-            for (const auto& [what, kind] :
-                 {std::pair("weights", &Storage::master), std::pair("second moments", &Storage::exp_avg_sq),
-                  std::pair("gradients", &Storage::gradient)}) {
+            for (const auto& [what, kind] : {std::pair("weights", StorageTensor(&Storage::master)),
+                                             std::pair("moments exp_avg_sq", StorageTensor(exp_avg_sq)),
+                                             std::pair("gradients", StorageTensor(&Storage::gradient))}) {
                 const std::vector<int> holders = holders_beside_last(world, run, name);
                 if (last) flip(run, name, kind);
                 const std::string found = replicas.compare();

@@ -23,7 +23,7 @@ EngineOptions options(Dtype dtype = Dtype::f64, int64_t sequences = 2, int64_t m
             .training = {.sequences = sequences, .seq_len = seq_len},
             .accumulation = micro_batches,
             .validation = {.sequences = 2, .seq_len = 9},
-            .adam = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
+            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
 }
 
 // An engine with initial weights, ready to run.
@@ -35,10 +35,10 @@ struct Ready {
     }
     Engine engine;
 
-    std::vector<double> state(Tensor Storage::*kind = &Storage::master) const {
+    std::vector<double> state(const StorageTensor& kind = &Storage::master) const {
         std::vector<double> all;
         for (const Storage& storage : engine.decoder().parameters().storages())
-            for (double x : values(storage.*kind)) all.push_back(x);
+            for (double x : values(kind(storage))) all.push_back(x);
         return all;
     }
 };
@@ -92,7 +92,7 @@ TEST_CASE("engine: clipping scales the gradient, not the norm that is shown") {
     CHECK(a.engine.scalars().grad_norm == b.engine.scalars().grad_norm);
     CHECK(b.engine.scalars().clip == 1);
     CHECK(relatively_close(a.engine.scalars().clip, 1e-3 / (a.engine.scalars().grad_norm + 1e-6), 1e-14));
-    const std::vector<double> clipped = a.state(&Storage::exp_avg), plain = b.state(&Storage::exp_avg);
+    const std::vector<double> clipped = a.state(exp_avg), plain = b.state(exp_avg);
     for (size_t i = 0; i < plain.size(); ++i)
         CHECK(close(clipped[i], plain[i] * a.engine.scalars().clip, 1e-18));
 }
@@ -110,8 +110,7 @@ TEST_CASE("engine: a step that is not finite changes nothing") {
              {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
             const double good = element(last.w, 3);
             set_element(last.w, 3, poison);
-            const auto weights = ready.state(), mean = ready.state(&Storage::exp_avg),
-                       square = ready.state(&Storage::exp_avg_sq);
+            const auto weights = ready.state(), mean = ready.state(exp_avg), square = ready.state(exp_avg_sq);
             CHECK_FALSE(step(ready.engine, batch, 2));
             CHECK(ready.engine.scalars().refusals == 1);
             set_element(last.w, 3, good);
@@ -119,8 +118,8 @@ TEST_CASE("engine: a step that is not finite changes nothing") {
             const auto after = ready.state();
             for (size_t i = 0; i < after.size(); ++i)
                 CHECK((after[i] == weights[i] || !std::isfinite(weights[i])));
-            CHECK(ready.state(&Storage::exp_avg) == mean);
-            CHECK(ready.state(&Storage::exp_avg_sq) == square);
+            CHECK(ready.state(exp_avg) == mean);
+            CHECK(ready.state(exp_avg_sq) == square);
         }
         CHECK(step(ready.engine, batch, 2));
     }
@@ -168,14 +167,14 @@ TEST_CASE("engine: the same steps give the same bits") {
     for (Dtype master : {Dtype::f32, Dtype::bf16}) {
         EngineOptions with = options(Dtype::bf16);
         with.types.master = master;
-        with.adam.seed = 11;
+        with.seed = 11;
         Ready a(with), b(with);
         for (int64_t number : {1, 2, 3}) {
             CHECK(step(a.engine, batch, number));
             CHECK(step(b.engine, batch, number));
         }
         CHECK(a.state() == b.state());
-        with.adam.seed = 12;
+        with.seed = 12;
         Ready c(with);
         for (int64_t number : {1, 2, 3}) CHECK(step(c.engine, batch, number));
         CHECK((c.state() == a.state()) == (master == Dtype::f32));  // the seed of stochastic rounding

@@ -346,32 +346,33 @@ TEST_CASE("adam writes nothing where the step is not finite, and rounds by globa
         Exec exec;
         StepScalars s;
         s.refusals = 1;
-        s.learning_rate = 1;
-        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, {}, s);
+        s.groups[0].learning_rate = 1;
+        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, {}, {}, s);
         for (size_t i = 0; i < 3; ++i) CHECK(values_of(o[i]) == values_of(before[i]));
         for (double value : values_of(o[4])) CHECK(std::isnan(value));
 
         // two parts with their first index give what the whole gives
         s.refusals = 0;
-        s.learning_rate = 1e-2;
+        s.groups[0].learning_rate = 1e-2;
         s.step = 7;
         AdamOptions options;
+        ElementPlace place;
         options.seed = 3;
         const Operands parts = make_operands(c, type, type);
-        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, options, s);
+        cpu_kernels().adam(exec, {o[0], o[1], o[2], o[3], o[4]}, options, place, s);
         for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 37}, {37, 63}}) {
             const auto rows = [&, first = first, count = count](size_t i) {
                 return parts[i].slice_rows(first, count);
             };
-            options.first_index = uint64_t(first);
-            cpu_kernels().adam(exec, {rows(0), rows(1), rows(2), rows(3), rows(4)}, options, s);
+            place.first_index = uint64_t(first);
+            cpu_kernels().adam(exec, {rows(0), rows(1), rows(2), rows(3), rows(4)}, options, place, s);
         }
         for (size_t i : {size_t(0), size_t(1), size_t(2), size_t(4)})
             CHECK(values_of(parts[i]) == values_of(o[i]));
         if (type != Dtype::bf16) continue;
         const Operands other = make_operands(c, type, type);
-        options.first_index = 1;
-        cpu_kernels().adam(exec, {other[0], other[1], other[2], other[3], other[4]}, options, s);
+        place.first_index = 1;
+        cpu_kernels().adam(exec, {other[0], other[1], other[2], other[3], other[4]}, options, place, s);
         CHECK(values_of(other[0]) != values_of(o[0]));
     }
 }

@@ -317,10 +317,11 @@ void zero(Exec&, Tensor out) {
     for (int64_t i = 0; i < out.count(); ++i) set_element(out, i, 0);
 }
 
-void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const StepScalars& s) {
+void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&, const StepScalars& step) {
+    const GroupScalars& s = step.groups[o.group];
     const std::vector<double> before = copy(t.master);
     for (int64_t i = 0; i < t.master.count(); ++i) {
-        double w = before[size_t(i)], g = element(t.grad, i) * s.clip;
+        double w = before[size_t(i)], g = element(t.grad, i) * step.clip;
         if (o.decoupled)
             w -= s.learning_rate * o.weight_decay * w;
         else

@@ -3,7 +3,8 @@
 #include "coeus/pipeline/stage.hpp"
 
 #include "coeus/models/registry.hpp"
-#include "coeus/optim/adam.hpp"
+#include "coeus/optim/grad_norm.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "support/catch.hpp"
 #include "support/copy_converting.hpp"
 #include "support/gradcheck.hpp"
@@ -269,13 +270,13 @@ TEST_CASE("a tiny model learns a batch by heart in every type") {
         CAPTURE(name_of(types.master), name_of(types.compute));
         TestModel model(tiny_config(), types, {2, 9});
         TestBatch batch(2, 9, 37);
-        const Adam adam({.weight_decay = 0});
+        const ParamGroups adam({.weight_decay = 0});
         double first = 0;
         for (uint64_t step = 1; step <= 60; ++step) {
             model.scalars = adam.begin_step(step, 1e-2, batch.valid_labels());
             model.zero_gradients();
             model.forward_backward(batch);
-            adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
+            measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
             adam.update(model.exec, cpu_kernels(), model.parameters(), model.scalars);
             if (step == 1) first = model.scalars.loss;
         }

@@ -6,7 +6,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/models/registry.hpp"
-#include "coeus/optim/adam.hpp"
+#include "coeus/optim/grad_norm.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "support/catch.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
@@ -19,11 +20,11 @@ using namespace coeus::test;
 namespace {
 
 void train_once(TestModel& model, TestBatch& batch) {
-    const Adam adam({});
+    const ParamGroups adam({});
     model.scalars = adam.begin_step(1, 1e-3, batch.valid_labels());
     model.zero_gradients();
     model.forward_backward(batch);
-    adam.measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
+    measure_norm(model.exec, cpu_kernels(), model.parameters(), model.scalars, 1);
     adam.update(model.exec, cpu_kernels(), model.parameters(), model.scalars);
 }
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizer: the rule by which the parameters of a group are updated. It says what state it keeps of each;
+// storages, checkpoints, snapshots and the memory plan take names, sizes and types from there.
+#pragma once
+
+#include "coeus/optim/options.hpp"
+#include "coeus/state/parameters.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace coeus {
+
+class Optimizer {
+public:
+    virtual ~Optimizer() = default;
+
+    /// What it keeps of a parameter, at most OwnedRows::most_moments tensors.
+    virtual std::vector<Moment> moments(const StateTypes& types) const = 0;
+    /// What the step (from 1) needs beside the learning rate.
+    virtual void begin_step(uint64_t step, GroupScalars& scalars) const = 0;
+    /// One pass over rows that this rank owns. Nothing is written where scalars.refusals is not 0.
+    virtual void update(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
+                        const StepScalars& scalars) const = 0;
+};
+
+/// An optimizer by its name; `seed`: of stochastic rounding; `group`: whose scalars of a step it reads.
+/// ConfigError for a name that none has.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group);
+/// The names that make_optimizer() knows.
+std::vector<std::string> optimizer_names();
+
+}  // namespace coeus

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/optim/grad_norm.hpp"
+
+#include "coeus/device/named_range.hpp"
+
+namespace coeus {
+
+void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& parameters, StepScalars& scalars,
+                  double max_norm, const Communicator& owners) {
+    const NamedRange range("gradient_norm");
+    for (const Storage& storage : parameters.storages()) {
+        const bool counted_elsewhere =
+            (storage.is_partial() && parameters.place().tp_rank > 0) || storage.params().front().copy > 0;
+        if (storage.trainable() && !counted_elsewhere)
+            kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
+    }
+    {
+        const ObservedExchange noted(exec, "sum_squared_norm");
+        owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
+    }
+    kernels.finish_norm(exec, scalars, max_norm);
+}
+
+}  // namespace coeus

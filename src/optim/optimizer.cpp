@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/optim/optimizer.hpp"
+
+#include "adam.hpp"
+#include "coeus/base/text.hpp"
+
+namespace coeus {
+
+namespace {
+
+struct Entry {
+    const char* name;
+    std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options, uint64_t seed, size_t group);
+};
+constexpr Entry entries[] = {
+    {"AdamW", make_adam},
+    {"Adam", make_adam},
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group) {
+    for (const Entry& entry : entries)
+        if (options.name == entry.name) return entry.make(options, seed, group);
+    throw ConfigError("optimizer.name = \"{}\": must be one of {}", options.name,
+                      join(optimizer_names(), ", "));
+}
+
+std::vector<std::string> optimizer_names() {
+    std::vector<std::string> names;
+    for (const Entry& entry : entries) names.emplace_back(entry.name);
+    return names;
+}
+
+}  // namespace coeus
