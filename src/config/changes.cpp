@@ -15,17 +15,33 @@ namespace {
 
 using namespace config;
 
+const std::string groups = "optimizer.param_groups";
+
 // An option that this program does not know matters to the run.
 Matter matter_of(const std::string& name, const Config& config) {
     // the length of the schedule is the run's, unless the deck gives it one
     if (name == "training.steps" && config.lr_scheduler.total_steps) return to_nothing;
-    const Option* option = find_option(name);
+    // "optimizer.param_groups[0].optimizer_kwargs.lr"
+    const bool is_of_group = name.starts_with(groups + "[");
+    if (is_of_group && name.ends_with(".lr")) return to_learning_rate;
+    const Option* option = find_option(is_of_group ? groups : name);
     return option != nullptr ? option->matters : to_run;
 }
 
 std::map<std::string, std::string> values_of(const std::string& deck) {
     std::map<std::string, std::string> all;
-    for (const TomlEntry& entry : parse_toml(deck, "deck")) all[entry.key] = toml_text(entry.value);
+    for (const TomlEntry& entry : parse_toml(deck, "deck")) {
+        const auto* list = entry.value.as<TomlValue::List>();
+        if (entry.key != groups || list == nullptr) {
+            all[entry.key] = toml_text(entry.value);
+            continue;
+        }
+        // each option of each group by itself
+        for (size_t i = 0; i < list->size(); ++i)
+            for (const TomlEntry& option : parse_toml("group = " + toml_text((*list)[i]), "deck"))
+                all[fmt::format("{}[{}]{}", entry.key, i, option.key.substr(std::string("group").size()))] =
+                    toml_text(option.value);
+    }
     return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "datasets.hpp"
 #include "value.hpp"
 
@@ -86,6 +87,13 @@ void check_model(const Config& config) {
            "model.ffn_hidden = {}: is the hidden width as it is, so neither model.ffn_dim_multiplier nor "
            "model.multiple_of can be given with it",
            model.ffn_hidden.value_or(0));
+}
+
+void check_optimizer(const Config& config) {
+    const ParamGroups groups(config.optimizer, 0, param_groups(config));  // throws where they cannot be
+    demand(config.optimizer.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
+           "optimizer.implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
+           "float32, but training.dtype = \"float64\"; leave one of the two out");
 }
 
 std::string counted(size_t count, const char* what) {
@@ -261,6 +269,7 @@ void check(const Config& config) {
     check_metrics(config.metrics);
     check_gpu(config);
     check_model(config);
+    check_optimizer(config);
     check_training(config);
     check_parallelism(config);
     check_stages(config.parallelism);

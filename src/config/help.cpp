@@ -23,6 +23,7 @@ const char* type_name(Type type) {
         case Type::reals: return "list of numbers";
         case Type::words: return "list of texts";
         case Type::word_lists: return "list of lists of texts";
+        case Type::tables: return "list of tables";
     }
     return "";
 }

@@ -24,6 +24,7 @@ constexpr Type type_of() {
     if constexpr (std::is_same_v<T, std::vector<double>>) return Type::reals;
     if constexpr (std::is_same_v<T, Words>) return Type::words;
     if constexpr (std::is_same_v<T, std::vector<Words>>) return Type::word_lists;
+    if constexpr (std::is_same_v<T, std::vector<TomlTable>>) return Type::tables;
     return Type::text;
 }
 

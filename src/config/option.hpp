@@ -16,11 +16,11 @@
 namespace coeus::config {
 
 /// The field of a Config that an option sets. Optional fields may also be told "none".
-using Slot =
-    std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, Words*,
-                 std::vector<Words>*, std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*>;
+using Slot = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
+                          Words*, std::vector<Words>*, std::vector<TomlTable>*, std::optional<bool>*,
+                          std::optional<int64_t>*, std::optional<double>*>;
 
-enum class Type { boolean, integer, real, text, integers, reals, words, word_lists };
+enum class Type { boolean, integer, real, text, integers, reals, words, word_lists, tables };
 
 enum class Status {
     works,

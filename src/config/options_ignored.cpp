@@ -149,11 +149,6 @@ std::vector<Option> ignored_options() {
             .one_of({"standard", "deepep", "hybridep", "minimal_async_ep"}),
         no_effect("model.non_blocking_capacity_factor", Type::real, "tokens travel to experts through MPI",
                   "room for tokens of other ranks, as a multiple of an even share"),
-        no_effect("optimizer.implementation", Type::text, one_optimizer, "PyTorch's kernel of the optimizer")
-            .one_of({"fused", "foreach", "for-loop", "fused_opt_states_bf16"})
-            .refuses({"fused_opt_states_bf16"},
-                     "moments in bfloat16 beside weights in float32 are not built yet; training.dtype = "
-                     "\"bfloat16\" keeps weights and moments in bfloat16"),
         no_effect("optimizer.fused", Type::boolean, one_optimizer, "use PyTorch's fused optimizer"),
         no_effect("optimizer.foreach", Type::boolean, one_optimizer, "use PyTorch's foreach optimizer"),
         no_effect("loss.num_chunks", Type::integer, own_loss,

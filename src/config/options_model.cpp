@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options of the model and of its optimizer.
-#include "coeus/optim/optimizer.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "option.hpp"
 
 namespace coeus::config {
@@ -69,10 +69,17 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(optimizer.weight_decay), to_run,
               "decay of all weights, norms and embeddings included")
             .obeys(not_negative),
-        not_built("optimizer.param_groups", Type::words, "an optimizer of one's own for some parameters",
-                  "groups of parameters by pattern, each with its optimizer"),
-        not_built("optimizer.optimizer_factory_kwargs_by_name", Type::words,
-                  "an optimizer of one's own for some parameters", "options of each optimizer"),
+        works(COEUS_FIELD(optimizer.weight_decay_exclude), to_run, "kinds of parameters that do not decay")
+            .one_of(role_names()),
+        works(COEUS_FIELD(optimizer.implementation), to_run,
+              "fused_opt_states_bf16 keeps Adam's moments in bfloat16 beside weights in float32; the others are "
+              "one here")
+            .one_of({"fused", "foreach", "for-loop", "fused_opt_states_bf16"}),
+        works(COEUS_FIELD(optimizer.param_groups), to_run,
+              "parameters that are updated otherwise, by pattern or roles, with optimizer_name and "
+              "optimizer_kwargs; the first that takes a parameter holds"),
+        not_built("optimizer.optimizer_factory_kwargs_by_name", Type::words, "options by kind of optimizer",
+                  "options of each kind of optimizer; optimizer.param_groups has them for each group"),
         refused(
             "optimizer.early_step_in_backward", Type::boolean,
             "gradients are clipped by their global norm, and a step whose norm is not finite is not taken: "

@@ -58,6 +58,7 @@ const char* description(Type type) {
         case Type::words: return "a list of texts, such as [\"a\", \"b\"] or \"a,b\"";
         case Type::word_lists:
             return "a list of lists of texts, such as [[\"a\"], [\"b\", \"c\"]] or \"a;b,c\"";
+        case Type::tables: return "a list of tables, such as [{key = 1}, {key = 2}]";
     }
     return "";
 }
@@ -167,6 +168,25 @@ void store(std::vector<Words>& field, const Option& option, const Setting& setti
         store(field.emplace_back(), option, setting, element);
 }
 
+// Tables as they are in a deck, or as text: "{key = 1}, {key = 2}".
+void store(std::vector<TomlTable>& field, const Option& option, const Setting& setting,
+           const TomlValue& value) {
+    const std::string* text = value.as<std::string>();
+    if (text != nullptr) {
+        const bool is_list = text->starts_with('[');
+        const auto entries =
+            parse_toml(fmt::format("tables = {}", is_list ? *text : "[" + *text + "]"), setting.place);
+        return store(field, option, setting, entries.front().value);
+    }
+    const auto* list = value.as<TomlValue::List>();
+    if (list == nullptr) reject_type(option, setting);
+    field.clear();
+    for (const TomlValue& element : *list) {
+        if (element.as<TomlTable>() == nullptr) reject_type(option, setting);
+        field.push_back(*element.as<TomlTable>());
+    }
+}
+
 template <class T>
 void store(std::optional<T>& field, const Option& option, const Setting& setting, const TomlValue& value) {
     const std::string* text = value.as<std::string>();
@@ -188,6 +208,7 @@ void check_type(const Option& option, const Setting& setting) {
         case Type::reals: return check(std::vector<double>());
         case Type::words: return check(Words());
         case Type::word_lists: return check(std::vector<Words>());
+        case Type::tables: return check(std::vector<TomlTable>());
     }
 }
 
@@ -201,6 +222,9 @@ TomlValue written(double field) {
     return {field};
 }
 TomlValue written(const std::string& field) {
+    return {field};
+}
+TomlValue written(const TomlTable& field) {
     return {field};
 }
 template <class T>

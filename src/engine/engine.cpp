@@ -87,13 +87,26 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       gathered_(decoder_.parameters(), options.gather),
       executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, pp),
                 stages_of(decoder_, &gathered_), exec_),
-      optimizer_(options.optimizer, options.seed) {
+      optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
     exec_.threads = options.threads;
     layers_ =
         measure_training(decoder_, executor_, micro_batch_of(options_), options.validation, options.threads,
                          Mesh::planned(options.mesh, options.rank), options.exchanges, options.backend);
+    measure_update();
     plan_ = plan_training(options_, decoder_, gathered_, layers_);
+}
+
+// An update is after the last layer: it takes its scratch where they have their temporaries.
+void Engine::measure_update() {
+    const Mesh mesh = Mesh::planned(options_.mesh, options_.rank);
+    Exec exec;
+    exec.threads = options_.threads;
+    Arena scratch;
+    const WholeMatrices matrices(mesh[fsdp], mesh[tp], scratch);
+    optimizer_.transform(exec, dry_kernels_of(options_.backend), decoder_.parameters(), matrices);
+    layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
+    layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
 }
 
 void Engine::allocate(const Mesh& mesh, const Device& device) {
@@ -205,7 +218,8 @@ bool Engine::update() {
         measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
                      (*mesh_)[owner_axes]);
         if (options_.limits) agree_on_refusal();
-        optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(),
+        const WholeMatrices matrices((*mesh_)[fsdp], (*mesh_)[tp], temp_);
+        optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                           offloaded_ ? &*offloaded_ : nullptr);
     });
     gathered_.forget_weights();

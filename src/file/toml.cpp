@@ -32,6 +32,43 @@ std::string place_of(const toml::source_region& source, const std::string& name)
     return fmt::format("{}:{}:{}", name, source.begin.line, source.begin.column);
 }
 
+std::string quoted(const std::string& text) {
+    std::string q = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            q += {'\\', c};
+        else if (c == '\n')
+            q += "\\n";
+        else if (c == '\t')
+            q += "\\t";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            q += fmt::format("\\u{:04x}", int(c));
+        else
+            q += c;
+    }
+    return q + '"';
+}
+
+bool is_bare(std::string_view key) {
+    return !key.empty() && std::all_of(key.begin(), key.end(),
+                                       [](unsigned char c) { return isalnum(c) || c == '_' || c == '-'; });
+}
+
+TomlValue value_of(const toml::node& node, const std::string& key, const std::string& name);
+
+// A table on one line, its keys in alphabetical order, tables within it too.
+std::string inline_text(const toml::table& table, const std::string& key, const std::string& name) {
+    std::vector<std::string> parts;
+    for (const auto& [own_key, node] : table) {
+        const toml::table* inner = node.as_table();
+        parts.push_back(fmt::format(
+            "{} = {}",
+            is_bare(own_key.str()) ? std::string(own_key.str()) : quoted(std::string(own_key.str())),
+            inner ? inline_text(*inner, key, name) : toml_text(value_of(node, key, name))));
+    }
+    return "{" + join(parts, ", ") + "}";
+}
+
 TomlValue value_of(const toml::node& node, const std::string& key, const std::string& name) {
     if (const auto* boolean = node.as_boolean()) return {boolean->get()};
     if (const auto* integer = node.as_integer()) return {integer->get()};
@@ -42,8 +79,8 @@ TomlValue value_of(const toml::node& node, const std::string& key, const std::st
         for (const toml::node& element : *array) list.push_back(value_of(element, key, name));
         return {std::move(list)};
     }
-    throw ConfigError("{}: {}: {} is not understood here", place_of(node.source(), name), key,
-                      node.is_table() ? "a table in a list" : "a date or time");
+    if (const toml::table* table = node.as_table()) return {TomlTable{inline_text(*table, key, name)}};
+    throw ConfigError("{}: {}: a date or time is not understood here", place_of(node.source(), name), key);
 }
 
 struct Found {
@@ -61,23 +98,6 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
             found.push_back(
                 {key.source().begin, {path, value_of(node, path, name), place_of(key.source(), name)}});
     }
-}
-
-std::string quoted(const std::string& text) {
-    std::string q = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            q += {'\\', c};
-        else if (c == '\n')
-            q += "\\n";
-        else if (c == '\t')
-            q += "\\t";
-        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-            q += fmt::format("\\u{:04x}", int(c));
-        else
-            q += c;
-    }
-    return q + '"';
 }
 
 std::string real_text(double value) {
@@ -124,6 +144,7 @@ std::string toml_text(const TomlValue& value) {
     if (const int64_t* integer = value.as<int64_t>()) return fmt::format("{}", *integer);
     if (const double* real = value.as<double>()) return real_text(*real);
     if (const std::string* text = value.as<std::string>()) return quoted(*text);
+    if (const TomlTable* table = value.as<TomlTable>()) return table->text;
     std::vector<std::string> parts;
     for (const TomlValue& element : *value.as<TomlValue::List>()) parts.push_back(toml_text(element));
     return "[" + join(parts, ", ") + "]";

@@ -9,10 +9,13 @@ namespace {
 
 class Adam : public Optimizer {
 public:
-    explicit Adam(const AdamOptions& options) : options_(options) {}
+    Adam(const AdamOptions& options, bool moments_in_bf16)
+        : options_(options), moments_in_bf16_(moments_in_bf16) {}
 
     std::vector<Moment> moments(const StateTypes& types) const override {
-        return {{"exp_avg", types.master}, {"exp_avg_sq", types.master}};
+        const bool narrower = moments_in_bf16_ && types.master == Dtype::f32;
+        const Dtype type = narrower ? Dtype::bf16 : types.master;
+        return {{"exp_avg", type}, {"exp_avg_sq", type}};
     }
 
     void begin_step(uint64_t step, GroupScalars& scalars) const override {
@@ -32,18 +35,20 @@ public:
 
 private:
     AdamOptions options_;
+    bool moments_in_bf16_;
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& o, uint64_t seed, size_t group) {
-    return std::make_unique<Adam>(AdamOptions{.beta1 = o.beta1,
-                                              .beta2 = o.beta2,
-                                              .eps = o.eps,
-                                              .weight_decay = o.weight_decay,
-                                              .decoupled = o.name == "AdamW",
-                                              .seed = seed,
-                                              .group = group});
+    const AdamOptions options = {.beta1 = o.beta1,
+                                 .beta2 = o.beta2,
+                                 .eps = o.eps,
+                                 .weight_decay = o.weight_decay,
+                                 .decoupled = o.name == "AdamW",
+                                 .seed = seed,
+                                 .group = group};
+    return std::make_unique<Adam>(options, o.implementation == "fused_opt_states_bf16");
 }
 
 }  // namespace coeus

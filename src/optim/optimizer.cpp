@@ -11,6 +11,7 @@ namespace {
 struct Entry {
     const char* name;
     std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options, uint64_t seed, size_t group);
+    const char* substitute = "";  // for the parameters that it is not for
 };
 constexpr Entry entries[] = {
     {"AdamW", make_adam},
@@ -30,6 +31,12 @@ std::vector<std::string> optimizer_names() {
     std::vector<std::string> names;
     for (const Entry& entry : entries) names.emplace_back(entry.name);
     return names;
+}
+
+std::string substitute_of(const std::string& optimizer) {
+    for (const Entry& entry : entries)
+        if (optimizer == entry.name) return entry.substitute;
+    return "";
 }
 
 }  // namespace coeus

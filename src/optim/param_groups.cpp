@@ -1,18 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/optim/param_groups.hpp"
 
+#include "coeus/base/text.hpp"
 #include "coeus/device/named_range.hpp"
+
+#include <algorithm>
+#include <map>
 
 namespace coeus {
 
-ParamGroups::ParamGroups(const OptimizerOptions& options, uint64_t seed) {
-    groups_.push_back({make_optimizer(options, seed, 0)});
+namespace {
+
+const std::string& role_name(const Param& param) {
+    return role_names()[size_t(param.role)];
+}
+
+bool names_role(const std::vector<std::string>& roles, const Param& param) {
+    return std::ranges::find(roles, role_name(param)) != roles.end();
+}
+
+// How messages call a group.
+std::string name_of(const ParamGroupOptions& group) {
+    std::vector<std::string> parts;
+    if (!group.pattern.empty()) parts.push_back(fmt::format("pattern = \"{}\"", group.pattern));
+    if (!group.roles.empty()) parts.push_back(fmt::format("roles = \"{}\"", join(group.roles, ",")));
+    return join(parts, ", ");
+}
+
+std::regex regex_of(const ParamGroupOptions& group) {
+    try {
+        return std::regex(group.pattern, std::regex::ECMAScript | std::regex::optimize);
+    } catch (const std::regex_error&) {
+        throw ConfigError("optimizer.param_groups: {}: is not a regular expression", name_of(group));
+    }
+}
+
+}  // namespace
+
+const std::vector<std::string>& role_names() {
+    static const std::vector<std::string> names = {"matrix", "embedding", "output", "norm", "bias"};
+    return names;
+}
+
+ParamGroups::ParamGroups(const OptimizerOptions& options, uint64_t seed,
+                         const std::vector<ParamGroupOptions>& groups)
+    : rest_(rule_of({.pattern = "", .roles = {}, .optimizer = options}, options.lr, seed)) {
+    for (const ParamGroupOptions& group : groups) rules_.push_back(rule_of(group, options.lr, seed));
+}
+
+ParamGroups::Rule ParamGroups::rule_of(const ParamGroupOptions& options, double base_rate, uint64_t seed) {
+    Rule rule = {.options = options, .pattern = regex_of(options), .own = {}, .substitute = {}};
+    rule.own = rule.substitute = add_pair(options.optimizer, base_rate, seed);
+    if (const std::string substitute = substitute_of(options.optimizer.name); !substitute.empty()) {
+        OptimizerOptions others = options.optimizer;
+        others.name = substitute;
+        rule.substitute = add_pair(others, base_rate, seed);
+    }
+    return rule;
+}
+
+ParamGroups::Rule::Pair ParamGroups::add_pair(OptimizerOptions options, double base_rate, uint64_t seed) {
+    const size_t decays = add(options, base_rate, seed);
+    if (options.weight_decay_exclude.empty() || options.weight_decay == 0) return {decays, decays};
+    options.weight_decay = 0;
+    return {decays, add(options, base_rate, seed)};
+}
+
+size_t ParamGroups::add(const OptimizerOptions& options, double base_rate, uint64_t seed) {
+    const size_t number = groups_.size();
+    if (number == StepScalars::most_groups)
+        throw ConfigError(
+            "optimizer.param_groups: there are too many; {} kinds of updates are possible, and a group has "
+            "up to four (optimizer and its substitute, with weight decay and without)",
+            StepScalars::most_groups);
+    if (base_rate == 0 && options.lr != 0)
+        throw ConfigError(
+            "optimizer.param_groups: lr = {}: the schedule multiplies optimizer.lr, and with it the rate of "
+            "each group, so optimizer.lr must not be 0",
+            options.lr);
+    const double rate = options.lr == base_rate ? 1 : options.lr / base_rate;
+    groups_.push_back({options, rate, make_optimizer(options, seed, number)});
+    return number;
+}
+
+const ParamGroups::Rule& ParamGroups::rule_for(const Param& param) const {
+    for (const Rule& rule : rules_)
+        if ((rule.options.roles.empty() || names_role(rule.options.roles, param)) &&
+            std::regex_search(param.name, rule.pattern))
+            return rule;
+    return rest_;
+}
+
+// Where a rule has a pattern or roles of its own, its optimizer is for what they say.
+size_t ParamGroups::group_of(const Param& param) const {
+    const Rule& rule = rule_for(param);
+    const Optimizer& optimizer = *groups_[rule.own.decays].optimizer;
+    const bool takes = &rule == &rest_ ? optimizer.is_for(param) : optimizer.can_take(param);
+    if (!takes && &rule != &rest_)
+        throw ConfigError(
+            "optimizer.param_groups: {}: {} is for matrices, and {} is a vector; say more narrowly which "
+            "parameters it updates",
+            name_of(rule.options), rule.options.optimizer.name, param.name);
+    const Rule::Pair& pair = takes ? rule.own : rule.substitute;
+    return names_role(rule.options.optimizer.weight_decay_exclude, param) ? pair.does_not : pair.decays;
 }
 
 void ParamGroups::attach(Parameters& parameters) const {
-    parameters.keep([&](const Param&) -> Parameters::Kept {
-        return {0, groups_.front().optimizer->moments(parameters.types())};
+    for (const Rule& rule : rules_) {
+        const bool takes_some = std::ranges::any_of(parameters.model(), [&](const Storage* storage) {
+            return std::ranges::any_of(storage->params(),
+                                       [&](const Param& param) { return &rule_for(param) == &rule; });
+        });
+        if (!takes_some)
+            throw ConfigError(
+                "optimizer.param_groups: {}: there is no parameter that it takes and no group before it",
+                name_of(rule.options));
+    }
+    parameters.keep([&](const Param& param) -> Parameters::Kept {
+        const size_t group = group_of(param);
+        return {group, groups_[group].optimizer->moments(parameters.types())};
     });
+}
+
+std::string ParamGroups::text(const Parameters& parameters) const {
+    std::map<std::string, int64_t> count;
+    for (const Storage* storage : parameters.model())
+        for (const Param& param : storage->params()) ++count[groups_[param.group].options.name];
+    std::vector<std::string> parts;
+    for (const auto& [name, number] : count)
+        parts.push_back(fmt::format("{} for {} parameter{}", name, number, number == 1 ? "" : "s"));
+    return join(parts, ", ");
 }
 
 StepScalars ParamGroups::begin_step(uint64_t step, double learning_rate, int64_t valid_tokens) const {
@@ -23,22 +140,42 @@ StepScalars ParamGroups::begin_step(uint64_t step, double learning_rate, int64_t
     scalars.learning_rate = learning_rate;
     scalars.loss_scale = 1 / double(valid_tokens);
     for (size_t i = 0; i < groups_.size(); ++i) {
-        scalars.groups[i].learning_rate = learning_rate;
+        scalars.groups[i].learning_rate = groups_[i].rate * learning_rate;
         groups_[i].optimizer->begin_step(step, scalars.groups[i]);
     }
     return scalars;
 }
 
 void ParamGroups::update(Exec& exec, const Kernels& kernels, const Parameters& parameters,
-                         const StepScalars& scalars, Offloaded* offloaded) const {
+                         const StepScalars& scalars, const WholeMatrices* matrices,
+                         Offloaded* offloaded) const {
     const NamedRange range("optimizer");
-    const auto update_rows = [&](const OwnedRows& rows) {
-        groups_[rows.param.group].optimizer->update(exec, kernels, rows, scalars);
+    const auto for_each_owned = [&](EachRows each) {
+        if (offloaded)
+            offloaded->for_each_owned(each);
+        else
+            parameters.for_each_owned(each);
     };
-    if (offloaded)
-        offloaded->for_each_owned(update_rows);
-    else
-        parameters.for_each_owned(update_rows);
+    for_each_owned(
+        [&](const OwnedRows& rows) { optimizer_of(rows.param).update(exec, kernels, rows, scalars); });
+    const auto is_of_matrices = [](const Group& group) { return group.optimizer->of_matrices() != nullptr; };
+    if (std::ranges::none_of(groups_, is_of_matrices)) return;
+    require(matrices != nullptr, "an optimizer needs whole matrices");
+    transform(exec, kernels, parameters, *matrices);
+    for_each_owned([&](const OwnedRows& rows) {
+        if (const MatrixOptimizer* optimizer = optimizer_of(rows.param).of_matrices())
+            optimizer->descend(exec, kernels, rows, scalars);
+    });
+}
+
+void ParamGroups::transform(Exec& exec, const Kernels& kernels, const Parameters& parameters,
+                            const WholeMatrices& matrices) const {
+    for (const Storage& storage : parameters.storages()) {
+        if (!storage.trainable() || !optimizer_of(storage.params().front()).of_matrices()) continue;
+        matrices.replace(exec, kernels, parameters.place(), storage, [&](const Param& param, Tensor matrix) {
+            optimizer_of(param).of_matrices()->transform(exec, kernels, param, matrix, matrices.scratch());
+        });
+    }
 }
 
 }  // namespace coeus

@@ -47,6 +47,9 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };
+    if (const std::string optimizers = engine.optimizer().text(engine.decoder().parameters());
+        optimizers.find(',') != std::string::npos || !options.param_groups.empty())
+        lines.push_back("Optimizer: " + optimizers);
     if (mesh.cp > 1)
         lines.push_back(
             fmt::format("Sequences: each of {} ranks has {} of {} tokens ({}); keys and values by {}",

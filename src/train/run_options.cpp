@@ -68,6 +68,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
         options.validation = {.sequences = config.validation.local_batch_size,
                               .seq_len = config.validation.seq_len};
     options.optimizer = config.optimizer;
+    options.param_groups = param_groups(config);
     options.seed = uint64_t(config.debug.seed);
     options.max_norm = config.training.max_norm;
     options.threads = threads;

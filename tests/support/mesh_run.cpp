@@ -34,6 +34,7 @@ std::string MeshCase::name() const {
     if (graphs) text += ", graphs";
     if (types.offload) text += ", offloaded";
     if (guarded) text += ", guarded";
+    if (optimizer.name != "AdamW") text += ", " + optimizer.name;
     if (mesh.tp > 1 && exchanges.overlap_tokens) text += ", overlapped";
     if (table.stages() > 1)
         text += fmt::format(", {} of {} stages, {} micro-batches", table.name, table.stages(),
@@ -46,7 +47,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
                        .training = {.sequences = c.sequences, .seq_len = c.seq_len},
                        .accumulation = c.local_batches,
                        .validation = {.sequences = c.validation_batch(), .seq_len = c.seq_len},
-                       .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+                       .optimizer = c.optimizer,
                        .mesh = mesh.shape(),
                        .rank = mesh.world().rank(),
                        .gather = c.gather,
@@ -224,8 +225,8 @@ std::string differs_when_offloaded(MeshCase c, const Communicator& world, int64_
         compare("a gradient", there.whole(&Storage::gradient), here.whole(&Storage::gradient), step);
     }
     compare("a weight", there.whole(&Storage::master), here.whole(&Storage::master), steps);
-    compare("a first moment", there.whole(exp_avg), here.whole(exp_avg), steps);
-    compare("a second moment", there.whole(exp_avg_sq), here.whole(exp_avg_sq), steps);
+    for (const char* name : {"exp_avg", "exp_avg_sq", "momentum_buffer"})
+        compare(name, there.whole(moment(name)), here.whole(moment(name)), steps);
     TestBatch validated = batch_of_step(c, 1);
     compare("validation loss", there.evaluate(validated), here.evaluate(validated), steps);
     lines += use_differs_from_plan(there.engine);

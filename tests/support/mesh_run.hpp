@@ -33,7 +33,8 @@ struct MeshCase {
     const NcclLibrary* nccl = nullptr;      ///< carries the mesh's tensors; null: pinned host memory
     bool graphs = false;                    ///< a GPU's steps are given as graphs
     int64_t offload_chunk = 4096;           ///< where types.offload: several chunks of a tiny model
-    bool guarded = false;                   ///< steps have limits, and a snapshot is planned
+    OptimizerOptions optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    bool guarded = false;  ///< steps have limits, and a snapshot is planned
 
     std::string name() const;
     int64_t validation_batch() const {

@@ -8,6 +8,7 @@
 #include "coeus/base/types.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/models/family_names.hpp"
+#include "coeus/file/toml.hpp"
 #include "coeus/optim/options.hpp"
 
 #include <cstdint>
@@ -101,7 +102,9 @@ struct Config {
         std::optional<int64_t> max_seq_len;
     } model;
 
-    OptimizerOptions optimizer;
+    struct Optimizer : OptimizerOptions {
+        std::vector<TomlTable> param_groups;  ///< each a table of what it does otherwise
+    } optimizer;
 
     struct LrScheduler {
         int64_t warmup_steps = 200;
@@ -241,6 +244,9 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
 std::string options_help();
 /// The same as doc/decks.md.
 std::string options_markdown();
+
+/// optimizer.param_groups, each with what it takes from [optimizer]. ConfigError naming group and key.
+std::vector<ParamGroupOptions> param_groups(const Config& config);
 
 /// Of weights, gradients and moments: training.dtype.
 Dtype storage_dtype(const Config& config);

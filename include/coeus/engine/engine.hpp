@@ -39,8 +39,9 @@ struct EngineOptions {
     int64_t accumulation = 1;  ///< local batches of a step
     BatchShape validation;     ///< sequences 0: no validation
     OptimizerOptions optimizer;
-    uint64_t seed = 0;    ///< of the optimizer's random numbers
-    double max_norm = 1;  ///< of the gradient; 0: no clipping
+    std::vector<ParamGroupOptions> param_groups;  ///< updated otherwise than `optimizer` says
+    uint64_t seed = 0;                            ///< of the optimizer's random numbers
+    double max_norm = 1;                          ///< of the gradient; 0: no clipping
     int threads = 1;
     MeshShape mesh;  ///< and this rank's place in it
     int rank = 0;
@@ -73,6 +74,7 @@ public:
     LayerMemory used() const;
     const RecomputePlan& recompute() const { return recompute_; }
     const Mesh& mesh() const { return *mesh_; }
+    const ParamGroups& optimizer() const { return optimizer_; }
     /// Takes all memory the engine will ever use, on a device of options().backend. Mesh and device must
     /// outlive it.
     void allocate(const Mesh& mesh = mesh_of_one(), const Device& device = host_device());
@@ -122,6 +124,7 @@ public:
     const Storage* storage_of(const Tensor& tensor) const;
 
 private:
+    void measure_update();
     void give(StepGraph& work, FunctionRef<void()> call);
     void forward_backward(int64_t local_batch);
     void sum_over_ranks();

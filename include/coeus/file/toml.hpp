@@ -13,10 +13,16 @@
 
 namespace coeus {
 
-/// One TOML value: true, 1, 1.5, "text", or a list of values. (Options need no dates and no tables in lists.)
+/// A table within a list, as TOML text: {pattern = "norm", lr = 0.1}.
+struct TomlTable {
+    std::string text;
+    bool operator==(const TomlTable&) const = default;
+};
+
+/// One TOML value: true, 1, 1.5, "text", a list of values, or a table in a list. (Options need no dates.)
 struct TomlValue {
     using List = std::vector<TomlValue>;
-    std::variant<bool, int64_t, double, std::string, List> value;
+    std::variant<bool, int64_t, double, std::string, List, TomlTable> value;
 
     template <class T>
     const T* as() const {
@@ -33,7 +39,7 @@ struct TomlEntry {
 };
 
 /// The file's entries in its order. ConfigError: the file cannot be read, is not TOML (with line and column),
-/// or holds a date or a list of tables.
+/// or holds a date.
 std::vector<TomlEntry> read_toml(const std::filesystem::path& file);
 /// The same of a text; `name` stands for the file in messages.
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name);

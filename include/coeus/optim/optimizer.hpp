@@ -12,17 +12,39 @@
 
 namespace coeus {
 
+class MatrixOptimizer;
+
 class Optimizer {
 public:
     virtual ~Optimizer() = default;
 
     /// What it keeps of a parameter, at most OwnedRows::most_moments tensors.
     virtual std::vector<Moment> moments(const StateTypes& types) const = 0;
+    /// Whether it is for a parameter where a deck names it without saying which parameters.
+    virtual bool is_for(const Param&) const { return true; }
+    /// Whether it can update a parameter at all.
+    virtual bool can_take(const Param&) const { return true; }
     /// What the step (from 1) needs beside the learning rate.
     virtual void begin_step(uint64_t step, GroupScalars& scalars) const = 0;
     /// One pass over rows that this rank owns. Nothing is written where scalars.refusals is not 0.
     virtual void update(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
                         const StepScalars& scalars) const = 0;
+    /// Itself, if it looks at whole matrices; else null.
+    virtual const MatrixOptimizer* of_matrices() const { return nullptr; }
+};
+
+/// An optimizer whose update of a row needs the whole matrix. update() puts a direction into the gradient;
+/// transform() changes it, whole; descend() takes the step along it.
+class MatrixOptimizer : public Optimizer {
+public:
+    const MatrixOptimizer* of_matrices() const override { return this; }
+    /// `direction`: [rows, cols] of the parameter's global shape, in the compute type; in place.
+    virtual void transform(Exec& exec, const Kernels& kernels, const Param& param, Tensor direction,
+                           Arena& scratch) const = 0;
+    /// One pass over rows that this rank owns, whose gradient is the direction. Nothing is written where
+    /// scalars.refusals is not 0.
+    virtual void descend(Exec& exec, const Kernels& kernels, const OwnedRows& rows,
+                         const StepScalars& scalars) const = 0;
 };
 
 /// An optimizer by its name; `seed`: of stochastic rounding; `group`: whose scalars of a step it reads.
@@ -30,5 +52,7 @@ public:
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group);
 /// The names that make_optimizer() knows.
 std::vector<std::string> optimizer_names();
+/// The optimizer of the parameters that one is not for; "": it is for all.
+std::string substitute_of(const std::string& optimizer);
 
 }  // namespace coeus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a deck says of its optimizer.
+// What a deck says of its optimizers.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,20 @@
 
 namespace coeus {
 
+/// Of one optimizer; each reads what is its own.
 struct OptimizerOptions {
     std::string name = "AdamW";
     double lr = 8e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+    std::vector<std::string> weight_decay_exclude;  ///< roles that do not decay (param_groups.hpp)
+    std::string implementation = "fused";           ///< "fused_opt_states_bf16": Adam's moments in bfloat16
+};
+
+/// Parameters that are updated otherwise than the others: those whose name a pattern is found in, and which
+/// have one of the roles.
+struct ParamGroupOptions {
+    std::string pattern;             ///< regular expression (ECMAScript); empty: any name
+    std::vector<std::string> roles;  ///< matrix, embedding, output, norm, bias; empty: any
+    OptimizerOptions optimizer;
 };
 
 }  // namespace coeus

@@ -155,7 +155,9 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         if (option.type == "list of integers") candidates = {"[3, 1]"};
         if (option.type == "list of numbers") candidates = {"[3, 0.1]"};
         if (option.type == "list of texts")
-            candidates = {"[\"a,b\", \"c\"]", "[\"dataloader\"]", "[\"quantize.linear.float8\"]"};
+            candidates = {"[\"a,b\", \"c\"]", "[\"dataloader\"]", "[\"quantize.linear.float8\"]",
+                          "[\"norm\"]"};
+        if (option.type == "list of tables") candidates = {"[{pattern = \"norm\"}, {roles = \"bias\"}]"};
         if (option.type == "list of lists of texts") candidates = {"[[\"a\"], [], [\"b,c\", \"d\"]]"};
         if (option.type == "text")
             candidates = {R"("a \"quoted\" \\ text\n# more")",
@@ -178,6 +180,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"own\"",
                           "\"1-12:00:00\"",
                           "\"rewind\"",
+                          "\"foreach\"",
                           "\"op\""};
         INFO(option.name);
         bool changed = false;

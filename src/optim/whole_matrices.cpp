@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/optim/whole_matrices.hpp"
+
+namespace coeus {
+
+namespace {
+
+// The parts of a storage that tensor-parallel ranks have, one after the other in memory, each as the storage
+// of its rank is laid out. Without a division there is one part.
+class Parts {
+public:
+    Parts(const Storage& storage, const ShardPlace& place) : storage_(storage) {
+        const Split split = storage.params().front().shard.tp;
+        const bool divided = split == Split::rows || split == Split::cols;
+        count_ = divided ? place.tp : 1;
+        own_ = divided ? place.tp_rank : 0;
+        int64_t rows = 0, cols = 0;
+        for (const Param& param : storage.params()) {
+            const Extent largest = param.part(count_, 0);  // the first rank's
+            rows += largest.rows;
+            cols = largest.cols;
+        }
+        size_ = place.fsdp * div_ceil(rows, place.fsdp) * cols;
+    }
+
+    int count() const { return count_; }
+    int64_t elements() const { return count_ * size_; }
+    Tensor part(Tensor all, int rank) const { return all.slice_rows(rank * size_, size_); }
+    Tensor own(Tensor all) const { return part(all, own_); }
+
+    // A rank's part of a parameter: [rows, cols] of its extent there.
+    Tensor of(Tensor all, const Param& param, int rank) const {
+        int64_t before = 0;  // rows of the parameters before it
+        for (const Param& other : storage_.params()) {
+            if (&other == &param) break;
+            before += other.part(count_, rank).rows;
+        }
+        const Extent e = param.part(count_, rank);
+        return part(all, rank).slice_rows(before * e.cols, e.rows * e.cols).reshape({e.rows, e.cols});
+    }
+
+private:
+    const Storage& storage_;
+    int count_, own_;
+    int64_t size_;  // elements of the largest one, with what FSDP's equal shares add
+};
+
+}  // namespace
+
+void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const ShardPlace& place,
+                            const Storage& storage, Each each) const {
+    const Scope scope(scratch_);
+    const Parts parts(storage, place);
+    const Dtype type = storage.w.dtype;
+    const Tensor all = scratch_.alloc(type, {parts.elements()});
+    const Tensor own = parts.own(all).slice_rows(0, storage.padded_count());
+    const int64_t share = own.count() / place.fsdp, count = storage.shard_shape().count();
+    const Tensor owned = own.slice_rows(place.fsdp_rank * share, share);
+    if (count > 0) kernels.cast(exec, owned.slice_rows(0, count), storage.gradient.reshape({count}));
+    {
+        const ObservedExchange noted(exec, "gather_matrices", all);
+        fsdp_.all_gather(exec, own, owned);
+        if (parts.count() > 1) tp_.all_gather(exec, all, parts.own(all));
+    }
+    for (const Param& param : storage.params()) {
+        const Scope of_matrix(scratch_);
+        Tensor whole = parts.of(all, param, 0);
+        if (parts.count() > 1) {
+            whole = scratch_.alloc(type, {param.shape.rows(), param.shape.cols()});
+            for (int rank = 0; rank < parts.count(); ++rank) {
+                const Extent e = param.part(parts.count(), rank);
+                if (e.rows * e.cols > 0)
+                    kernels.cast(exec, whole.slice_rows(e.first_row, e.rows).slice_cols(e.first_col, e.cols),
+                                 parts.of(all, param, rank));
+            }
+        }
+        each(param, whole);
+        const Storage::Piece piece = storage.owned(param, storage.gradient);
+        if (piece.rows.count() > 0)
+            kernels.cast(exec, piece.rows,
+                         whole.slice_rows(piece.first_row, piece.rows.rows())
+                             .slice_cols(piece.first_col, piece.rows.cols()));
+    }
+}
+
+}  // namespace coeus
