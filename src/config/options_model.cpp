@@ -72,7 +72,8 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(optimizer.weight_decay_exclude), to_run, "kinds of parameters that do not decay")
             .one_of(role_names()),
         works(COEUS_FIELD(optimizer.implementation), to_run,
-              "fused_opt_states_bf16 keeps Adam's moments in bfloat16 beside weights in float32; the others are "
+              "fused_opt_states_bf16 keeps Adam's moments in bfloat16 beside weights in float32; the others "
+              "are "
               "one here")
             .one_of({"fused", "foreach", "for-loop", "fused_opt_states_bf16"}),
         works(COEUS_FIELD(optimizer.param_groups), to_run,

@@ -7,8 +7,8 @@
 
 #include "coeus/base/types.hpp"
 #include "coeus/comm/mesh.hpp"
-#include "coeus/models/family_names.hpp"
 #include "coeus/file/toml.hpp"
+#include "coeus/models/family_names.hpp"
 #include "coeus/optim/options.hpp"
 
 #include <cstdint>
