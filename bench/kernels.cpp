@@ -43,7 +43,7 @@ void run_kernel(benchmark::State& state, const KernelCase& c, Dtype type) {
         planning.observer = &cost;
         c.call(dry_kernels(), planning, operands);
     }
-    Exec exec = planned_exec(c, operands, omp_get_max_threads());
+    PlannedExec exec(c, operands, omp_get_max_threads());
     c.call(cpu_kernels(), exec, operands);
     for (auto _ : state) c.call(cpu_kernels(), exec, operands);
     report(state, cost.flops, cost.bytes);

@@ -96,8 +96,10 @@ bool same_bits(const Operands& a, const Operands& b);
 int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads,
                       const Kernels& dry = dry_kernels());
 /// An Exec with a workspace of just the size that the dry table asks for this case.
-Exec planned_exec(const KernelCase& c, const Operands& operands, int threads,
-                  const Kernels& dry = dry_kernels());
+struct PlannedExec : Exec {
+    PlannedExec(const KernelCase& c, const Operands& operands, int threads,
+                const Kernels& dry = dry_kernels());
+};
 /// The operands after the case's preparation.
 Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
 /// Runs the case (after its preparation) and returns the operands.

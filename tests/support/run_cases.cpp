@@ -92,11 +92,9 @@ int64_t planned_bytes(const KernelCase& c, const Operands& operands, int threads
     return planning.workspace.peak();
 }
 
-Exec planned_exec(const KernelCase& c, const Operands& operands, int threads, const Kernels& dry) {
-    Exec exec;
-    exec.threads = threads;
-    exec.workspace = Arena(planned_bytes(c, operands, threads, dry), "the workspace of " + c.name);
-    return exec;
+PlannedExec::PlannedExec(const KernelCase& c, const Operands& operands, int num_threads, const Kernels& dry) {
+    threads = num_threads;
+    workspace = Arena(planned_bytes(c, operands, threads, dry), "the workspace of " + c.name);
 }
 
 Operands prepared_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed) {
@@ -153,7 +151,7 @@ Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype v
 Operands run_case(const KernelCase& c, const Kernels& kernels, Dtype type, Dtype values, int threads,
                   uint64_t seed, const Kernels& dry) {
     Operands operands = prepared_operands(c, type, values, seed);
-    Exec exec = planned_exec(c, operands, threads, dry);
+    PlannedExec exec(c, operands, threads, dry);
     fill_with_nan(exec.workspace, host_device(), planned_bytes(c, operands, threads, dry));
     c.call(kernels, exec, operands);
     return operands;

@@ -24,7 +24,7 @@ TEST_CASE("the workspace planned for a GPU is what its kernels use") {
         for (Dtype type : {Dtype::f32, Dtype::bf16}) {
             INFO(c.name << " in " << name_of(type));
             const Operands operands = run_emulated(c, type, 1);
-            Exec exec = planned_exec(c, operands, 1, dry_cuda_kernels());
+            PlannedExec exec(c, operands, 1, dry_cuda_kernels());
             c.call(cuda_kernels(), exec, operands);
             CHECK(exec.workspace.peak() == planned_bytes(c, operands, 1, dry_cuda_kernels()));
             CHECK(exec.workspace.mark() == 0);
@@ -68,7 +68,7 @@ TEST_CASE("a query that is not finite shows in its output, on the CPU and on CUD
                 const Operands operands = prepared_operands(c, type, type);
                 for (int64_t j = 0; j < s.head_dim; ++j) set_element(operands[q], j, std::nan(""));
                 const Kernels& dry = kernels == &cpu_kernels() ? dry_kernels() : dry_cuda_kernels();
-                Exec exec = planned_exec(c, operands, 1, dry);
+                PlannedExec exec(c, operands, 1, dry);
                 c.call(*kernels, exec, operands);
                 INFO((kernels == &cpu_kernels() ? "CPU" : "CUDA")
                      << (cached ? ", cached, " : ", ") << name_of(type));

@@ -32,14 +32,15 @@ TEST_CASE("the host's queue copies at once, and has nothing to wait for") {
 
 TEST_CASE("the host's queue has no graphs") {
     Exec exec;
-    CHECK_THROWS_WITH(exec.queue->begin_recording(), "the host's queue records no graphs");
-    CHECK_THROWS_WITH(exec.queue->end_recording(), "the host's queue records no graphs");
-    CHECK_THROWS_WITH(exec.queue->give(Graph()), "the host's queue takes no graphs");
+    CHECK_THROWS_WITH(exec.queue->begin_recording(), Catch::Contains("the host's queue records no graphs"));
+    CHECK_THROWS_WITH(exec.queue->end_recording(), Catch::Contains("the host's queue records no graphs"));
+    CHECK_THROWS_WITH(exec.queue->give(Graph()), Catch::Contains("the host's queue takes no graphs"));
     StepGraph step;
     int calls = 0;
     step.give(exec, [&] { ++calls; });
     CHECK(calls == 1);  // once as it is
-    CHECK_THROWS_WITH(step.give(exec, [&] { ++calls; }), "the host's queue records no graphs");
+    CHECK_THROWS_WITH(step.give(exec, [&] { ++calls; }),
+                      Catch::Contains("the host's queue records no graphs"));
 }
 
 TEST_CASE("staged ids: on the host they are where the kernels read them") {

@@ -70,12 +70,12 @@ void check_pair(const Pair& pair) {
     }
 }
 
-Exec exec_for_tests() {
-    Exec exec;
-    exec.threads = 2;
-    exec.workspace = Arena(int64_t(1) << 24, "test");
-    return exec;
-}
+struct TestExec : Exec {
+    TestExec() {
+        threads = 2;
+        workspace = Arena(int64_t(1) << 24, "test");
+    }
+};
 
 }  // namespace
 
@@ -88,7 +88,7 @@ TEST_CASE("the backward of attention agrees with finite differences") {
         const AttentionShape s = shape;
         const bool masked = documents;
         check_pair({attention_case(s, masked, true), 6, {{2, 7}, {3, 8}, {4, 9}}, [=](const Operands& o) {
-                        Exec exec = exec_for_tests();
+                        TestExec exec;
                         cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], masked ? o[5] : Tensor(),
                                                 s);
                         return o[0];
@@ -102,19 +102,19 @@ TEST_CASE("the backward of the row kernels agrees with finite differences") {
         KernelCase layer = layer_norm_backward_case(rows, width, true, Plus::none);
         rms.arguments[1].deviation = layer.arguments[1].deviation = 0;
         check_pair({rms, 2, {{4, 0}, {6, 1}}, [](const Operands& o) {
-                        Exec exec = exec_for_tests();
+                        TestExec exec;
                         cpu_kernels().rms_norm(exec, o[7], o[5], o[4], o[6], 1e-5);
                         return o[7];
                     }});
         if (width > 1)
             check_pair({layer, 2, {{4, 0}, {7, 1}}, [](const Operands& o) {
-                            Exec exec = exec_for_tests();
+                            TestExec exec;
                             cpu_kernels().layer_norm(exec, o[8], o[5], o[6], o[4], o[7], 1e-5);
                             return o[8];
                         }});
         const auto y = std::make_shared<OwnedTensor>(Dtype::f64, Shape{rows, width});
         check_pair({swiglu_backward_case(rows, width, false), 1, {{2, 0}}, [=](const Operands& o) {
-                        Exec exec = exec_for_tests();
+                        TestExec exec;
                         cpu_kernels().swiglu(exec, *y, o[2]);
                         return Tensor(*y);
                     }});
@@ -128,7 +128,7 @@ TEST_CASE("the gradient of cross entropy agrees with finite differences") {
         const std::vector<double> gradient = values_of(o[5]);
         for (int64_t i = 0; i < o[1].count(); i += 3) {
             const double slope = derivative(o[1], i, [&] {
-                Exec exec = exec_for_tests();
+                TestExec exec;
                 c.call(cpu_kernels(), exec, o);
                 const std::vector<double> losses = values_of(o[0]);
                 return std::accumulate(losses.begin(), losses.end(), 0.0);
@@ -172,7 +172,7 @@ TEST_CASE("gradients may overwrite what the table says they may") {
         test::copy_converting(q, o[2]);
         test::copy_converting(k, o[3]);
         test::copy_converting(v, o[4]);
-        Exec exec = planned_exec(c, o, 2);
+        PlannedExec exec(c, o, 2);
         cpu_kernels().attention_backward(exec, q, k, v, o[6], o[0], o[1], q, k, v, o[5], s, false);
         CHECK(values_of(q) == values_of(apart[7]));
         CHECK(values_of(k) == values_of(apart[8]));
@@ -182,7 +182,7 @@ TEST_CASE("gradients may overwrite what the table says they may") {
         const KernelCase rms = rms_norm_backward_case(70, 33, Plus::other);
         const Operands rms_apart = run_case(rms, cpu_kernels(), type, type);
         const Operands r = prepared_operands(rms, type, type);
-        Exec rms_exec = planned_exec(rms, r, 2);
+        PlannedExec rms_exec(rms, r, 2);
         cpu_kernels().rms_norm_backward(rms_exec, r[2], r[1], r[2], r[3], r[4], r[5], r[6]);
         CHECK(values_of(r[2]) == values_of(rms_apart[0]));
         CHECK(values_of(r[1]) == values_of(rms_apart[1]));
@@ -203,7 +203,7 @@ TEST_CASE("a document sees nothing of the others") {
         Operands o = prepared_operands(c, Dtype::f64, Dtype::f64);
         OwnedTensor start(Dtype::i32, {83});
         for (int64_t t = 0; t < 83; ++t) set_element(start, t, t < 29 ? 0 : 29);
-        Exec exec = exec_for_tests();
+        TestExec exec;
         cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], start, whole);
         if (backward)
             cpu_kernels().attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4],
@@ -238,7 +238,7 @@ TEST_CASE("attention to parts of the keys adds up to attention to all of them") 
         const Operands o =
             run_case(attention_case(all, documents, true), cpu_kernels(), Dtype::f64, Dtype::f64);
         const Tensor start = documents ? o[5] : Tensor();
-        Exec exec = exec_for_tests();
+        TestExec exec;
         OwnedTensor out(Dtype::f64, o[0].shape), lse(Dtype::f64, o[1].shape), dq(Dtype::f64, o[7].shape),
             dk(Dtype::f64, o[8].shape), dv(Dtype::f64, o[9].shape), other(out.view.dtype, out.view.shape),
             other_lse(Dtype::f64, lse.view.shape);

@@ -72,7 +72,7 @@ TEST_CASE("the workspace that dry kernels plan is what the kernels use") {
             for (int threads : {1, 2, 5}) {
                 INFO(c.name << " in " << name_of(type) << ", " << threads << " threads");
                 const Operands operands = run_case(c, cpu_kernels(), type, type, threads);
-                Exec exec = planned_exec(c, operands, threads);
+                PlannedExec exec(c, operands, threads);
                 c.call(cpu_kernels(), exec, operands);
                 // of products that oneDNN takes over on this CPU, the plan's part for our own stays unused
                 const bool by_library = onednn_is_used(type) && c.name.starts_with("gemm");
