@@ -30,6 +30,7 @@ constexpr ExchangeEntry exchange_entries[] = {
     {Exchange::tokens_to_heads, ExchangeAxis::cp, "tokens_to_heads"},
     {Exchange::heads_to_tokens, ExchangeAxis::cp, "heads_to_tokens"},
     {Exchange::gather_weights, ExchangeAxis::dp, "gather_weights"},
+    {Exchange::gather_matrices, ExchangeAxis::dp, "gather_matrices"},
     {Exchange::reduce_gradients, ExchangeAxis::dp, "reduce_gradients"},
     {Exchange::count_labels, ExchangeAxis::world, "count_labels"},
     {Exchange::sum_squared_norm, ExchangeAxis::world, "sum_squared_norm"},

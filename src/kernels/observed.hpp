@@ -127,6 +127,21 @@ inline Cost adam(const AdamTensors& t, const AdamOptions&, const ElementPlace&, 
                                                (t.compute ? bytes(t.compute) : 0)};
 }
 
+inline Cost momentum(Tensor buffer, Tensor direction, const MomentumOptions&, const StepScalars&) {
+    return {6 * double(buffer.count()), 2 * bytes(buffer, direction)};
+}
+inline Cost normalize(Tensor x, const double*, double) {
+    return {double(x.count()), 2 * bytes(x)};
+}
+inline Cost scaled_sum(Tensor out, double, Tensor a, double, Tensor b) {
+    return {3 * double(out.count()), bytes(out, a, b)};
+}
+inline Cost descend(Tensor master, Tensor direction, Tensor compute, const DescentOptions&,
+                    const ElementPlace&, const StepScalars&) {
+    return {3 * double(master.count()),
+            2 * bytes(master) + bytes(direction) + (compute ? bytes(compute) : 0)};
+}
+
 }  // namespace cost
 
 // The tensors among a call's arguments.

@@ -15,7 +15,7 @@ void measure_norm(Exec& exec, const Kernels& kernels, const Parameters& paramete
             kernels.sum_of_squares(exec, &scalars.squared_norm, storage.gradient);
     }
     {
-        const ObservedExchange noted(exec, "sum_squared_norm");
+        const ObservedExchange noted(exec, Exchange::sum_squared_norm);
         owners.all_reduce(exec, Tensor(&scalars.squared_norm, Dtype::f64, {1}));
     }
     kernels.finish_norm(exec, scalars, max_norm);

@@ -58,7 +58,7 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const ShardPlace
     const Tensor owned = own.slice_rows(place.fsdp_rank * share, share);
     if (count > 0) kernels.cast(exec, owned.slice_rows(0, count), storage.gradient.reshape({count}));
     {
-        const ObservedExchange noted(exec, "gather_matrices", all);
+        const ObservedExchange noted(exec, Exchange::gather_matrices, all);
         fsdp_.all_gather(exec, own, owned);
         if (parts.count() > 1) tp_.all_gather(exec, all, parts.own(all));
     }

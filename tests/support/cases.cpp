@@ -288,6 +288,26 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, bool gradient, b
     return c;
 }
 
+KernelCase momentum_case(int64_t count, bool nesterov) {
+    return {fmt::format("momentum {}{}", count, nesterov ? " nesterov" : ""),
+            {{"buffer", update, acc, {count}}, {"direction", update, acc, {count}}},
+            [=](const Kernels& k, Exec& e, const Operands& o) {
+                k.momentum(e, o[0], o[1], {.momentum = 0.9, .nesterov = nesterov}, ScalarsForTests(e).get());
+            }};
+}
+
+KernelCase descend_case(int64_t count, bool compute_copy) {
+    KernelCase c;
+    c.name = fmt::format("descend {}{}", count, compute_copy ? " copy" : "");
+    c.arguments = {{"master", update, compute, {count}}, {"direction", input, acc, {count}}};
+    if (compute_copy) c.arguments.push_back({"compute", output, compute, {count}});
+    c.call = [=](const Kernels& k, Exec& e, const Operands& o) {
+        k.descend(e, o[0], o[1], compute_copy ? o[2] : Tensor(), {.weight_decay = 0.3, .factor = 2.5},
+                  {.stream = stream_of("test")}, ScalarsForTests(e).get());
+    };
+    return c;
+}
+
 KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy) {
     KernelCase c;
     c.name = fmt::format("adam {}{}{}", count, decoupled ? "" : " coupled", compute_copy ? " copy" : "");
@@ -427,6 +447,20 @@ std::vector<KernelCase> test_cases() {
                 list.push_back(rope_case(rows, 3, 2 * width, layout, inverse, inverse ? 4 : 0));
         for (bool decoupled : {false, true})
             for (bool copy : {false, true}) list.push_back(adam_case(rows * width, decoupled, copy));
+    }
+    for (const int64_t count : {1, 7, 4099, 20000}) {
+        for (const bool nesterov : {false, true}) list.push_back(momentum_case(count, nesterov));
+        for (const bool copy : {false, true}) list.push_back(descend_case(count, copy));
+        list.push_back({"normalize " + std::to_string(count),
+                        {{"x", update, compute, {count}}},
+                        [](const Kernels& k, Exec& e, const Operands& o) {
+                            k.normalize(e, o[0], &ScalarsForTests(e).get().loss_scale, 1e-7);
+                        }});
+        list.push_back({"scaled_sum " + std::to_string(count),
+                        {{"out", update, compute, {count}}, {"b", input, acc, {count}}},
+                        [](const Kernels& k, Exec& e, const Operands& o) {
+                            k.scaled_sum(e, o[0], -4.775, o[0], 2.0315, o[1]);
+                        }});
     }
     list.push_back({"zero",
                     {{"out", output, compute, {37, 5}, 0, 1, 2}},

@@ -71,6 +71,8 @@ KernelCase merge_attention_case(int64_t tokens, int64_t heads, int64_t head_dim)
 KernelCase attention_cached_case(const AttentionShape& shape, int64_t kept, int64_t padding = 0);
 /// The gradient by the residual path: none, a tensor, or what dx holds already.
 enum class Plus { none, other, in_dx };
+KernelCase momentum_case(int64_t count, bool nesterov);
+KernelCase descend_case(int64_t count, bool compute_copy);
 KernelCase rms_norm_backward_case(int64_t rows, int64_t width, Plus plus);
 KernelCase layer_norm_backward_case(int64_t rows, int64_t width, bool weighted, Plus plus);
 KernelCase rope_case(int64_t tokens, int64_t heads, int64_t head_dim, RopeLayout layout, bool inverse,

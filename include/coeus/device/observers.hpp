@@ -27,6 +27,7 @@ enum class Exchange : uint8_t {
     tokens_to_heads,  ///< heads are divided in place of tokens
     heads_to_tokens,
     gather_weights,    ///< of shards
+    gather_matrices,   ///< whole ones, for the optimizer, of shards and of ranks that divide matrices
     reduce_gradients,  ///< of shards and replicas
     count_labels,      ///< of a step
     sum_squared_norm,  ///< of all gradients

@@ -65,8 +65,8 @@ constexpr bool hides_early_keys(const AttentionShape&, const int32_t* document_s
 /// One parameter, or rows of one, as the optimizer sees it. All of equal count.
 struct AdamTensors {
     Tensor master;      ///< weights, f64, f32 or bf16 (stochastic rounding)
-    Tensor exp_avg;     ///< first moment, type of master
-    Tensor exp_avg_sq;  ///< second moment, type of master
+    Tensor exp_avg;     ///< first moment, type of master; or bf16, rounded to nearest, where that is f32
+    Tensor exp_avg_sq;  ///< second moment, of the same type
     Tensor grad;        ///< acc; read only
     Tensor compute;     ///< optional: the weights in the compute type, written in the same pass
 };
@@ -82,6 +82,18 @@ struct ElementPlace {
     uint64_t first_index = 0;  ///< global index of the first element
     int64_t run = 0;           ///< so many elements have consecutive global indices; 0: all
     uint64_t stride = 0;       ///< from the first index of a run to that of the next
+};
+
+struct MomentumOptions {
+    double momentum = 0.95;
+    bool nesterov = true;
+};
+/// A step of weights along a direction.
+struct DescentOptions {
+    double weight_decay = 0.1;
+    double factor = 1;  ///< of the learning rate, but not where the decay uses it
+    uint64_t seed = 0;  ///< of stochastic rounding (bf16 master)
+    size_t group = 0;   ///< whose scalars of the step are its own
 };
 
 struct Kernels {
@@ -179,6 +191,20 @@ struct Kernels {
     /// scalars.refusals is not 0. Kingma and Ba 2015; Loshchilov and Hutter 2019.
     void (*adam)(Exec&, const AdamTensors& tensors, const AdamOptions& options, const ElementPlace& place,
                  const StepScalars& scalars);
+
+    /// buffer = mu buffer + (1 - mu) g, where g = clip * direction; then direction = buffer, or with
+    /// Nesterov's look ahead (1 - mu) g + mu buffer. Both acc. Nothing is written where scalars.refusals is
+    /// not 0. Sutskever et al. 2013.
+    void (*momentum)(Exec&, Tensor buffer, Tensor direction, const MomentumOptions& options,
+                     const StepScalars& scalars);
+    /// x = x / max(norm, smallest), in place, where norm = sqrt(*squared_norm) in the type of x.
+    void (*normalize)(Exec&, Tensor x, const double* squared_norm, double smallest);
+    /// out = alpha a + beta b. out, a: type; b: acc. out may be a.
+    void (*scaled_sum)(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b);
+    /// master = (1 - rate decay) master - rate factor direction (acc); `compute` (optional) is written in the
+    /// same pass. Nothing is written where scalars.refusals is not 0.
+    void (*descend)(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& options,
+                    const ElementPlace& place, const StepScalars& scalars);
 };
 
 /// The names of all entries, once: DO(name) for each. What every entry needs in the same form (the
@@ -190,7 +216,8 @@ struct Kernels {
     DO(rms_norm) DO(rms_norm_backward) DO(layer_norm) DO(layer_norm_backward) DO(rope) \
     DO(attention) DO(merge_attention) DO(attention_backward) DO(attention_cached) DO(swiglu) DO(swiglu_backward) \
     DO(log_sum_exp) DO(add_log_sum_exp) DO(cross_entropy) \
-    DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam)
+    DO(cast) DO(add) DO(sum_parts) DO(zero) DO(sum) DO(sum_of_squares) DO(finish_norm) DO(adam) \
+    DO(momentum) DO(normalize) DO(scaled_sum) DO(descend)
 // clang-format on
 #define COEUS_COUNT_KERNEL(name) +1
 static_assert(sizeof(Kernels) == sizeof(const char*) + 2 * sizeof(int64_t) +

@@ -3,43 +3,24 @@
 #include "../rows/matrix.hpp"
 #include "cuda.hpp"
 #include "launch.hpp"
+#include "rounding.hpp"
 #include "team.hpp"
 
 namespace coeus::cuda {
 
 namespace {
 
-template <class T>
+template <class T, class M>
 struct AdamOperands {
-    T *master, *exp_avg, *exp_avg_sq;
+    T* master;
+    M *exp_avg, *exp_avg_sq;
     const Acc<T>* grad;
     int64_t count;
 };
 
-/// Random bits of elements from `first` on. A division finds the place of that one in the whole parameter,
-/// and of those beyond the end of its run.
-class BitsFrom {
-public:
-    __device__ BitsFrom(const RandomStream& random, const ElementPlace& place, int64_t run, int64_t first)
-        : random_(random), place_(place), run_(run), first_(first), row_(first / run), col_(first % run) {}
-
-    __device__ uint64_t operator()(int64_t j) const {
-        return col_ + j < run_ ? at(row_, col_ + j) : at((first_ + j) / run_, (first_ + j) % run_);
-    }
-
-private:
-    __device__ uint64_t at(int64_t row, int64_t col) const {
-        return random_.u64(place_.first_index + uint64_t(row) * place_.stride + uint64_t(col));
-    }
-
-    const RandomStream& random_;
-    const ElementPlace& place_;
-    int64_t run_, first_, row_, col_;
-};
-
 /// The numbers of the step are in the device's memory.
-template <class T, class C>
-__global__ void adam_kernel(AdamOperands<T> t, C* compute, AdamOptions options, ElementPlace place,
+template <class T, class M, class C>
+__global__ void adam_kernel(AdamOperands<T, M> t, C* compute, AdamOptions options, ElementPlace place,
                             const StepScalars* scalars) {
     if (scalars->refusals != 0) return;
     const AdamFactors<Acc<T>> factors = adam_factors<Acc<T>>(options, *scalars);
@@ -61,11 +42,12 @@ void Cuda::adam(Exec& exec, const AdamTensors& t, const AdamOptions& options, co
                 (!t.compute || t.compute.dense()),
             "adam: rows are not adjacent");
     const Grid grid = {blocks_for(std::min<int64_t>(div_ceil(count, 256 * 4), 1 << 16))};
-    dispatch(t.master.dtype, [&]<class T>(T) {
-        const AdamOperands<T> operands = {t.master.as<T>(), t.exp_avg.as<T>(), t.exp_avg_sq.as<T>(),
-                                          t.grad.as<const Acc<T>>(), count};
+    const auto by_type = [](Dtype type, const auto& f) { dispatch(type, f); };
+    dispatch_moments(t.master.dtype, t.exp_avg.dtype, by_type, [&]<class T, class M>(T, M) {
+        const AdamOperands<T, M> operands = {t.master.as<T>(), t.exp_avg.as<M>(), t.exp_avg_sq.as<M>(),
+                                             t.grad.as<const Acc<T>>(), count};
         const auto update = [&]<class C>(C* compute) {
-            launch(exec, "adam", grid, adam_kernel<T, C>, operands, compute, options, place, &scalars);
+            launch(exec, "adam", grid, adam_kernel<T, M, C>, operands, compute, options, place, &scalars);
         };
         if (t.compute)
             dispatch(t.compute.dtype, [&]<class C>(C) { update(t.compute.as<C>()); });

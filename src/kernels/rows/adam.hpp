@@ -13,14 +13,27 @@ COEUS_HD inline RandomStream rounding_stream(uint64_t seed, const ElementPlace& 
     return RandomStream(seed, place.stream ^ (step * 0x9E3779B97F4A7C15u));
 }
 
+/// f(T, M) for the type of the weights and that of the moments: the same, or bf16 beside f32. `dispatch` is
+/// the backend's.
+template <class Dispatch, class F>
+void dispatch_moments(Dtype master, Dtype moments, const Dispatch& dispatch, F&& f) {
+    dispatch(master, [&]<class T>(T) {
+        if (moments == master) return f(T(), T());
+        if constexpr (std::is_same_v<T, float>)
+            if (moments == Dtype::bf16) return f(T(), bf16());
+        throw LogicError(fmt::format("adam: moments are {}, beside weights that are {}", name_of(moments),
+                                     name_of(master)));
+    });
+}
+
 /// `compute` may be null. bits(first): a function of j that gives 64 random bits of element first + j, which
 /// is asked for bf16 alone.
-template <class Team, class T, class C, class Bits>
-COEUS_HD void adam_row(const Team& team, T* master, T* exp_avg, T* exp_avg_sq, const Acc<T>* grad, C* compute,
+template <class Team, class T, class M, class C, class Bits>
+COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, const Acc<T>* grad, C* compute,
                        int64_t count, const AdamFactors<Acc<T>>& factors, const Bits& bits) {
     using A = Acc<T>;
     const auto update = [=](int64_t start) {
-        return [=, random = bits(start)](int64_t j, A gradient, T& weight, T& first, T& second) {
+        return [=, random = bits(start)](int64_t j, A gradient, T& weight, M& first, M& second) {
             A w = load(weight), m = load(first), v = load(second);
             adam_update(w, m, v, gradient, factors);
             if constexpr (std::is_same_v<T, bf16>) {
@@ -29,9 +42,9 @@ COEUS_HD void adam_row(const Team& team, T* master, T* exp_avg, T* exp_avg_sq, c
                 first = round_stochastically(m, uint32_t(drawn >> 16));
                 second = round_stochastically(v, uint32_t(drawn >> 32));
             } else {
-                weight = w;
-                first = m;
-                second = v;
+                weight = w;  // by the moments as they are before they are rounded
+                first = store<M>(m);
+                second = store<M>(v);
             }
         };
     };

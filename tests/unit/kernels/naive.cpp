@@ -337,6 +337,33 @@ void adam(Exec&, const AdamTensors& t, const AdamOptions& o, const ElementPlace&
     }
 }
 
+void momentum(Exec&, Tensor buffer, Tensor direction, const MomentumOptions& o, const StepScalars& s) {
+    for (int64_t i = 0; i < buffer.count(); ++i) {
+        const double g = s.clip * element(direction, i);
+        const double next = o.momentum * element(buffer, i) + (1 - o.momentum) * g;
+        set_element(buffer, i, next);
+        set_element(direction, i, o.nesterov ? (1 - o.momentum) * g + o.momentum * next : next);
+    }
+}
+void normalize(Exec&, Tensor x, const double* squared_norm, double smallest) {
+    for (int64_t i = 0; i < x.count(); ++i)
+        set_element(x, i, element(x, i) / std::max(std::sqrt(*squared_norm), smallest));
+}
+void scaled_sum(Exec&, Tensor out, double alpha, Tensor a, double beta, Tensor b) {
+    for (int64_t i = 0; i < out.count(); ++i)
+        set_element(out, i, alpha * element(a, i) + beta * element(b, i));
+}
+void descend(Exec&, Tensor master, Tensor direction, Tensor compute, const DescentOptions& o,
+             const ElementPlace&, const StepScalars& s) {
+    const double rate = s.groups[o.group].learning_rate;
+    for (int64_t i = 0; i < master.count(); ++i) {
+        double w = element(master, i);
+        w = w - rate * o.weight_decay * w - rate * o.factor * element(direction, i);
+        set_element(master, i, w);
+        if (compute) set_element(compute, i, w);
+    }
+}
+
 }  // namespace
 
 const Kernels& naive_kernels() {
@@ -369,6 +396,10 @@ const Kernels& naive_kernels() {
         .sum_of_squares = nullptr,
         .finish_norm = nullptr,
         .adam = adam,
+        .momentum = momentum,
+        .normalize = normalize,
+        .scaled_sum = scaled_sum,
+        .descend = descend,
     };
     return table;
 }
