@@ -334,7 +334,7 @@ std::optional<std::variant<bool, int64_t, double, std::string>> option_value(con
     if (!value) return std::nullopt;
     return std::visit(
         []<class T>(const T& held) -> std::optional<std::variant<bool, int64_t, double, std::string>> {
-            if constexpr (std::is_same_v<T, TomlValue::List>)
+            if constexpr (std::is_same_v<T, TomlValue::List> || std::is_same_v<T, TomlTable>)
                 return std::nullopt;
             else
                 return held;
