@@ -246,3 +246,23 @@ TEST_CASE("program: info") {
                    Contains("is a folder with text.h5, tokens.h5; coeus info knows checkpoints"));
     }
 }
+
+TEST_CASE("initial weights that were trained with other constants are a warning that names them") {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(40 * 17)});
+    train_tiny(folder / "first", folder / "tokens.h5",
+               {"--checkpoint.enable", steps(1), "--model.norm_type=layernorm", "--model.rope_theta=5e3"});
+    const std::string weights =
+        "--checkpoint.initial_load_path=" + (folder / "first/checkpoint/model-00000001.h5").string();
+    const auto output = [&](const char* run, const Arguments& more) {
+        return run_coeus(tiny_run(folder / run, folder / "tokens.h5",
+                                  Arguments{"--checkpoint.enable", steps(1), weights} + more))
+            .output;
+    };
+    CHECK_THAT(output("second", {"--model.rope_scaling_factor=1"}),
+               Contains("was trained with other constants (rope_theta is 500000.0 here, 5000.0 there, ") &&
+                   Contains("rope_scaling is none here, {\"factor\":8.0,") &&
+                   Contains("norm_type is \"rmsnorm\" here, \"layernorm\" there)"));
+    CHECK_THAT(output("third", {"--model.norm_type=layernorm", "--model.rope_theta=5e3"}),
+               !Contains("other constants"));
+}

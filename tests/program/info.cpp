@@ -238,6 +238,13 @@ TEST_CASE("info: a Hugging Face folder, complete or not") {
     CHECK_THAT(shown({foreign.path()}),
                Contains("MambaForCausalLM (not built yet: coeus cannot train or run it)") &&
                    Contains("tensors        30") && !Contains("complete"));
+    HubFolder capped;
+    capped.write();
+    std::string config = read_file(capped.folder / "config.json");
+    config.insert(config.find('{') + 1, "\"logit_softcap\": 30, ");
+    write_file(capped.folder / "config.json", config);
+    CHECK_THAT(run_coeus({"info", capped.path()}).output,
+               Contains("config.json: Coeus does not know logit_softcap, which has no effect here"));
     write_file(foreign.folder / "config.json", R"({"architectures": )");
     CHECK_THAT(refused_info({foreign.path()}), Contains("config.json: not valid JSON"));
 }

@@ -5,7 +5,7 @@
 
 using namespace coeus;
 
-TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces and rows at multiples of 16 bytes") {
+TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces in rows at multiples of 16 bytes") {
     using cuda::tensor_cores_fit;
     const OwnedTensor memory(Dtype::bf16, {4, 64});
     const Tensor t = memory.view;
@@ -18,6 +18,11 @@ TEST_CASE("tensor cores are chosen for bf16, heads of whole pieces and rows at m
         CHECK_FALSE(tensor_cores_fit(Dtype::bf16, shape(head_dim), {t}));
     CHECK_FALSE(tensor_cores_fit(Dtype::f32, shape(64), {t}));
     CHECK_FALSE(tensor_cores_fit(Dtype::bf16, shape(64, -0.1), {t}));
+    AttentionShape values = shape(64);
+    values.value_dim = 64;
+    CHECK(tensor_cores_fit(Dtype::bf16, values, {t}));
+    values.value_dim = 32;
+    CHECK_FALSE(tensor_cores_fit(Dtype::bf16, values, {t}));
     CHECK(tensor_cores_fit(Dtype::bf16, shape(8), {t, t.slice_cols(8, 8)}));
     CHECK_FALSE(tensor_cores_fit(Dtype::bf16, shape(8), {t, t.slice_cols(4, 8)}));
     const OwnedTensor odd(Dtype::bf16, {4, 60});

@@ -103,16 +103,20 @@ TEST_CASE("cuDNN is asked for attention in bfloat16 of whole sequences alone") {
     const Tensor bf(nullptr, Dtype::bf16, {64, 64}), f32(nullptr, Dtype::f32, {64, 64}),
         documents(nullptr, Dtype::i32, {1, 64});
     const AttentionShape s = {1, 64, 1, 1, 64, 0.1};
-    AttentionShape part = s, odd = s, wide = s;
+    AttentionShape part = s, odd = s, wide = s, narrow_values = s, same_values = s;
     part.query_part = {64, 64};
     part.key_part = {128};
     odd.head_dim = 60;
     wide.head_dim = 264;
+    narrow_values.value_dim = 32;
+    same_values.value_dim = 64;
     CHECK(cudnn_fits(bf, bf, {}, s));
+    CHECK(cudnn_fits(bf, bf, {}, same_values));
     CHECK(!cudnn_fits(f32, bf, {}, s));
     CHECK(!cudnn_fits(f32, f32, {}, s));
     CHECK(!cudnn_fits(bf, bf, documents, s));
-    for (const AttentionShape& other : {part, odd, wide}) CHECK(!cudnn_fits(bf, bf, {}, other));
+    for (const AttentionShape& other : {part, odd, wide, narrow_values})
+        CHECK(!cudnn_fits(bf, bf, {}, other));
 }
 
 TEST_CASE("a cuDNN that is not there is an error in words") {
