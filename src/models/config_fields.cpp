@@ -197,7 +197,7 @@ void override_fields(DecoderConfig& model, const GivenFields& given) {
         if (field.kind != FieldKind::identity) override_field(field, value, given);
     });
     AttentionConfig& a = model.attention;
-    // heads without their own keys stay so where only the number of heads is given
+    // heads without their own keys stay so if only the number of heads is given
     if (given("n_heads") && !given("n_kv_heads") && a.kv_heads > a.heads) a.kv_heads = a.heads;
     if ((given("dim") || given("n_heads")) && !given("head_dim"))
         a.head_dim = a.heads > 0 && model.dim % a.heads == 0 ? model.dim / a.heads : 0;

@@ -26,7 +26,7 @@ void write_hub_fields(Json& json, const DecoderConfig& config);
 void read_hub_rope(const JsonView& json, RopeConfig& rope);
 void write_hub_rope(Json& json, const RopeConfig& rope);
 
-/// ConfigError where a key has another value.
+/// ConfigError if a key has another value.
 void require_hub_constants(const JsonView& json, std::span<const HubConstant> constants);
 void write_hub_constants(Json& json, std::span<const HubConstant> constants);
 

@@ -21,7 +21,7 @@ int compare_golden(const std::vector<GoldenCase>& cases);
 /// The message of a ConfigError that says that something is not built yet, or "". Any other error passes.
 std::string refusal_of(const std::function<void()>& call);
 
-/// The sub-folders of golden/NAME, in the order of their names; none where the folder is absent: then the
+/// The sub-folders of golden/NAME, in the order of their names; none if the folder is absent: then the
 /// test case is skipped or fails.
 std::vector<std::string> golden_folders(const std::string& name);
 

@@ -29,7 +29,7 @@ struct HubPlace {
                 .row_stride = shape.cols(),
                 .rotated_heads = rotated_heads};
     }
-    /// Of element (row, col) of the parameter.
+    /// The number, in the tensor, of element (row, col) of the parameter.
     int64_t index(int64_t row, int64_t col) const;
 };
 

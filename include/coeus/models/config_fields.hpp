@@ -46,7 +46,7 @@ void for_each_field(Config& c,
           c.layers);
     visit(size("n_heads", "num_attention_heads"), c.attention.heads);
     visit(size("n_kv_heads", "num_key_value_heads"), c.attention.kv_heads);
-    // 0 where n_heads does not divide dim, which validate() says
+    // 0 if n_heads does not divide dim: validate() says so
     visit(ConfigField{.name = "head_dim", .hub = "head_dim", .is_required = true, .least = 0},
           c.attention.head_dim);
     visit(size("ffn_hidden", "intermediate_size"), c.feed_forward.hidden);
@@ -94,7 +94,7 @@ std::vector<FieldDifference> differences(const DecoderConfig& ours, const Decode
 using FieldValue = std::variant<bool, int64_t, double, std::string>;
 using GivenFields = std::function<std::optional<FieldValue>(const std::string& name)>;
 /// Sets the fields that are given, and those that follow from them: widths of heads, key/value heads, the
-/// feed-forward width by `ffn_dim_multiplier` and `multiple_of` (FfnRule). ConfigError where nothing follows.
+/// feed-forward width by `ffn_dim_multiplier` and `multiple_of` (FfnRule). ConfigError if nothing follows.
 void override_fields(DecoderConfig& model, const GivenFields& given);
 
 }  // namespace coeus

@@ -51,9 +51,9 @@ struct DecoderConfig {
     void validate() const;
     /// Elements of all parameters; a tied matrix counts once.
     int64_t parameters() const;
-    /// Of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers; a tied table does
-    /// its work as the output, so that N is not reduced. Causality and recomputation are not counted
-    /// (torchtitan's rule).
+    /// FLOPs of forward and backward: 6 (N - N_embedding) + 6 S sum of H (d + e) over the layers; a tied
+    /// table does its work as the output, so that N is not reduced. Causality and recomputation are not
+    /// counted (torchtitan's rule).
     double flops_per_token(int64_t seq_len) const;
     /// The part of it for the scores of `seq_len` tokens.
     double score_flops_per_token(int64_t seq_len) const;

@@ -79,7 +79,7 @@ TEST_CASE("config.json: what old files leave out has its default") {
               .attention.kv_heads == 4);
 }
 
-TEST_CASE("config.json: the deck's family, where several have the architecture") {
+TEST_CASE("config.json: the deck names the family if several have the architecture") {
     const TemporaryFolder folder;
     config_folder(folder, minimal);
     CHECK(model_from_hub(folder.path()).family == "llama3");
