@@ -88,7 +88,7 @@ private:
 /// between calls, not within one.
 class [[nodiscard]] Observation {
 public:
-    /// Of nothing.
+    /// Observes nothing.
     Observation() = default;
     ~Observation() { end(); }
     Observation(Observation&& other) noexcept;

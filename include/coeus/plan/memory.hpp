@@ -43,7 +43,7 @@ public:
     void add(const std::string& name, int64_t bytes, MemoryPlace place = MemoryPlace::device);
     /// Weights, gradients and moments.
     void add(const Parameters::Bytes& state, MemoryPlace place = MemoryPlace::device);
-    /// Of a term; 0 where the plan has none of this name.
+    /// The bytes of a term; 0 if the plan has none of this name.
     int64_t bytes(std::string_view name, MemoryPlace place = MemoryPlace::device) const;
     int64_t total(MemoryPlace place = MemoryPlace::device) const;
     /// Those in a place, largest first, and of equal ones the one that was added first.
@@ -55,7 +55,7 @@ private:
     std::vector<Term> terms_;
 };
 
-/// Of generation; `layers` as measure_generation() found them.
+/// The plan of a generator; `layers` as measure_generation() found them.
 MemoryPlan plan_generation(const Decoder& decoder, const KvCache& cache, const LayerMemory& layers);
 
 /// The cosines and sines of all positions.

@@ -9,7 +9,7 @@
 
 namespace coeus::workspace {
 
-/// Of Kernels: the next calls find it in the last-level cache.
+/// Kernels::chunk_bytes: the next calls find it in the last-level cache.
 inline constexpr int64_t chunk_bytes = int64_t(8) << 20;
 /// Rows whose weight gradients a norm sums at a time.
 inline constexpr int64_t norm_block = 64;
@@ -106,7 +106,7 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
-/// Of Kernels: rows of a up to which a product with transposed b (a layer's weight) reads b just once, in
+/// Kernels::thin_rows: rows of a up to which a product with transposed b (a layer's weight) reads b just once, in
 /// place.
 inline constexpr int64_t thin_rows = 16;
 inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {

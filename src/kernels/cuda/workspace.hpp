@@ -13,7 +13,7 @@ namespace coeus::cuda::workspace {
 /// and written, 12 V D bytes for 6 rows V D operations: rows / 2 operations a byte, while an H100 does 300 in
 /// the time of one. 1024 rows of a vocabulary of 128256 keep its products from waiting for memory.
 constexpr int64_t chunk_bytes = int64_t(256) << 20;
-/// Of Kernels: as on the CPU, for whose users the commands are the same; cuBLASLt promises no bits.
+/// Kernels::thin_rows: as on the CPU, so that commands are the same; cuBLASLt promises no bits.
 constexpr int64_t thin_rows = 16;
 /// Rows whose weight gradients a block of a norm sums.
 constexpr int64_t norm_block = 16;
