@@ -106,8 +106,8 @@ inline GemmBlocks gemm_blocks(const Tensor& d, const Operand& a) {
     const int64_t columns = round_up(div_ceil(d.cols(), blocks), unit);
     return {slab, columns, depth, gemm_rows * slab, d.dtype == Dtype::f32 ? 0 : gemm_rows * columns};
 }
-/// Kernels::thin_rows: rows of a up to which a product with transposed b (a layer's weight) reads b just once, in
-/// place.
+/// Kernels::thin_rows: rows of a up to which a product with transposed b (a layer's weight) reads b just
+/// once, in place.
 inline constexpr int64_t thin_rows = 16;
 inline bool is_thin(const Tensor& d, const Operand& a, const Operand& b) {
     return d.rows() <= thin_rows && !a.is_transposed && b.is_transposed;
