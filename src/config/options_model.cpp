@@ -58,7 +58,9 @@ std::vector<Option> model_options() {
         override_of(COEUS_FIELD(model.max_seq_len), "longest sequence the model is made for", at_least_1),
 
         works(COEUS_FIELD(optimizer.name), to_run,
-              "kind of optimizer; AdamW decays weights apart from the gradient, Adam through it")
+              "kind of optimizer; AdamW decays weights apart from the gradient, Adam through it; Muon is for "
+              "the "
+              "matrices of blocks, with AdamW for all else")
             .one_of(optimizer_names()),
         works(COEUS_FIELD(optimizer.lr), to_learning_rate, "learning rate after the warm-up")
             .obeys(not_negative),
@@ -71,6 +73,15 @@ std::vector<Option> model_options() {
             .obeys(not_negative),
         works(COEUS_FIELD(optimizer.weight_decay_exclude), to_run, "kinds of parameters that do not decay")
             .one_of(role_names()),
+        works(COEUS_FIELD(optimizer.momentum), to_run, "Muon: decay of the momentum").obeys(below_1),
+        works(COEUS_FIELD(optimizer.nesterov), to_run, "Muon: Nesterov's look ahead"),
+        works(COEUS_FIELD(optimizer.ns_steps), to_run, "Muon: iterations of Newton and Schulz")
+            .obeys(at_least_1),
+        works(COEUS_FIELD(optimizer.ns_coefficients), to_run, "Muon: the three coefficients of an iteration"),
+        works(COEUS_FIELD(optimizer.adjust_lr_fn), to_run,
+              "Muon: what the learning rate of a matrix is multiplied by: max(1, rows/columns)^1/2; "
+              "0.2 max(rows, columns)^1/2; (rows/columns)^1/2")
+            .one_of({"original", "match_rms_adamw", "spectral_unclamped"}),
         works(COEUS_FIELD(optimizer.implementation), to_run,
               "fused_opt_states_bf16 keeps Adam's moments in bfloat16 beside weights in float32; the others "
               "are "

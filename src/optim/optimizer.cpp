@@ -3,6 +3,7 @@
 
 #include "adam.hpp"
 #include "coeus/base/text.hpp"
+#include "muon.hpp"
 
 namespace coeus {
 
@@ -16,6 +17,7 @@ struct Entry {
 constexpr Entry entries[] = {
     {"AdamW", make_adam},
     {"Adam", make_adam},
+    {"Muon", make_muon, "AdamW"},
 };
 
 }  // namespace

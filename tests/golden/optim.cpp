@@ -1,103 +1,282 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam, AdamW and clipping against PyTorch's, golden/README.md section optim: five steps of each case, in the
-// type of the case and, for those in float64, in float32 too.
+// Optimizers, Newton and Schulz's iteration and clipping against PyTorch's, golden/README.md section optim:
+// five steps of every case that cases.json has, in the types that its tolerances are given for.
+#include "../../src/optim/muon.hpp"
 #include "coeus/device/memory.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
-#include "coeus/kernels/kernels.hpp"
+#include "coeus/optim/param_groups.hpp"
 #include "support/catch.hpp"
 #include "support/copy_converting.hpp"
+#include "support/model.hpp"
 #include "support/support.hpp"
 
 #include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
 
 using namespace coeus;
 using namespace coeus::test;
 
 namespace {
 
-/// What a run of a case may differ by after a step: absolute, or units of bf16 in the last place for each
-/// step taken.
-struct Tolerance {
-    double absolute = 0, bf16_units = 0;
-};
+namespace fs = std::filesystem;
 
 double bf16_unit(double x) {
     return std::ldexp(1.0, std::max(-133, std::ilogb(std::fabs(x) > 0 ? x : 1e-39) - 7));
 }
 
-void run_adam(const std::filesystem::path& folder, const std::string& name, Dtype type,
-              const Tolerance& tolerance) {
-    const JsonDocument document = JsonDocument::read(folder / "cases.json");
-    const JsonView c = document.root()["cases"][name];
-    const Safetensors inputs = Safetensors::open((folder / "adam_inputs.safetensors").string());
-    const Safetensors expected = Safetensors::open((folder / (name + ".safetensors")).string());
-    AdamOptions options;
-    options.beta1 = c["betas"][0].number();
-    options.beta2 = c["betas"][1].number();
-    options.eps = c.number("eps");
-    options.weight_decay = c.number("weight_decay");
-    options.decoupled = c.string("optimizer") == "AdamW";
-    const Dtype acc = type == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+/// A case, as the options of an optimizer. A key that is not known here throws.
+OptimizerOptions options_of(const JsonView& c) {
+    OptimizerOptions o;
+    const std::map<std::string, std::function<void(const JsonView&)>> keys = {
+        {"optimizer", [&](const JsonView& v) { o.name = v.string(); }},
+        {"betas", [&](const JsonView& v) { o.beta1 = v[0].number(), o.beta2 = v[1].number(); }},
+        {"eps", [&](const JsonView& v) { o.eps = v.number(); }},
+        {"weight_decay", [&](const JsonView& v) { o.weight_decay = v.number(); }},
+        {"momentum", [&](const JsonView& v) { o.momentum = v.number(); }},
+        {"nesterov", [&](const JsonView& v) { o.nesterov = v.boolean(); }},
+        {"adjust_lr_fn", [&](const JsonView& v) { o.adjust_lr_fn = v.string(); }},
+        {"states", [&](const JsonView&) { o.implementation = "fused_opt_states_bf16"; }},
+        {"dtype", [](const JsonView&) {}},
+        {"fused", [](const JsonView&) {}},
+    };
+    for (const auto& [key, value] : c.items()) {
+        const auto found = keys.find(key);
+        INFO("key " << key);
+        REQUIRE(found != keys.end());
+        found->second(value);
+    }
+    return o;
+}
 
-    for (const auto& [tensor, extents] : document.root()["adam_shapes"].items()) {
-        const Shape shape = inputs.entry(tensor + ".initial").shape;
+/// One tensor of a case, updated by the optimizer as a model's parameter is.
+class Updated {
+public:
+    Updated(const OptimizerOptions& options, const StateTypes& types, const Shape& shape)
+        : optimizer_(options),
+          parameters_(types),
+          storage_(parameters_.add({.name = "test", .shape = shape, .init = Init()})),
+          scratch_(1 << 20, "scratch"),
+          matrices_(alone(), alone(), scratch_) {
+        exec_.workspace = Arena(1 << 20, "workspace");
+        optimizer_.attach(parameters_);
+        parameters_.allocate(true);
+    }
+    void start(const Safetensors& inputs, const std::string& name) {
+        inputs.read(name, storage_.master);
+        parameters_.refresh_compute(exec_, cpu_kernels());
+    }
+    /// `gradient`: in the type of the case.
+    void step(uint64_t number, double rate, const OwnedTensor& gradient) {
+        test::copy_converting(storage_.gradient, gradient);
+        const StepScalars scalars = optimizer_.begin_step(number, rate, 1);
+        optimizer_.update(exec_, cpu_kernels(), parameters_, scalars, &matrices_);
+    }
+    /// Of the last step, along which the weights went down.
+    Tensor direction() const { return storage_.gradient; }
+    Tensor weights() const { return storage_.master; }
+    Tensor moment(const std::string& name) const { return test::moment(name)(storage_); }
+
+private:
+    ParamGroups optimizer_;
+    Parameters parameters_;
+    Storage& storage_;
+    Exec exec_;
+    Arena scratch_;
+    WholeMatrices matrices_;
+};
+
+struct Files {
+    JsonDocument document;
+    Safetensors inputs, expected;
+
+    Files(const fs::path& folder, const std::string& kind, const std::string& name)
+        : document(JsonDocument::read(folder / "cases.json")),
+          inputs(Safetensors::open((folder / (kind + "_inputs.safetensors")).string())),
+          expected(Safetensors::open((folder / (name + ".safetensors")).string())) {}
+    double rate(int64_t step) const { return document.root()["lr"][size_t(step - 1)].number(); }
+    int64_t steps() const { return int64_t(document.root()["lr"].size()); }
+    JsonView shapes(const std::string& kind) const { return document.root()[kind + "_shapes"]; }
+};
+
+/// What a run of Adam may differ by after a step: absolute, or units of bf16 in the last place for each
+/// step taken; its moments by these at the end.
+struct Tolerance {
+    double absolute = 0, bf16_units = 0, moment_units = 0;
+};
+
+void compare_adam(const fs::path& folder, const std::string& name, const OptimizerOptions& options,
+                  Dtype type, const Tolerance& tolerance) {
+    const Files files(folder, "adam", name);
+    for (const auto& [tensor, extents] : files.shapes("adam").items()) {
+        const Shape shape = files.inputs.entry(tensor + ".initial").shape;
         REQUIRE(int64_t(extents.size()) == shape.rank);
-        OwnedTensor master(type, shape), first(type, shape), second(type, shape), grad(acc, shape);
-        OwnedTensor rounded(type, shape), reference(Dtype::f64, shape);
+        Updated updated(options, {type, type}, shape);
+        updated.start(files.inputs, tensor + ".initial");
+        OwnedTensor gradient(type, shape), reference(Dtype::f64, shape);
         std::vector<double> largest(size_t(shape.count()), 0.0);  // of an element's gradients
-        inputs.read(tensor + ".initial", master);
-        for (int step = 1; step <= 5; ++step) {
-            inputs.read(fmt::format("{}.grad.{}", tensor, step),
-                        rounded);  // gradients in the type of the case
-            test::copy_converting(grad, rounded);
+        for (int64_t step = 1; step <= files.steps(); ++step) {
+            files.inputs.read(fmt::format("{}.grad.{}", tensor, step), gradient);
             for (int64_t i = 0; i < shape.count(); ++i)
-                largest[size_t(i)] = std::fmax(largest[size_t(i)], std::fabs(element(grad, i)));
-            StepScalars s;
-            s.groups[0].learning_rate = document.root()["lr"][size_t(step - 1)].number();
-            s.groups[0].bias_correction1 = 1 - std::pow(options.beta1, step);
-            s.groups[0].bias_correction2 = 1 - std::pow(options.beta2, step);
-            s.step = uint64_t(step);
-            Exec exec;
-            cpu_kernels().adam(exec, {master, first, second, grad, {}}, options, {}, s);
-            expected.read(fmt::format("{}.step.{}", tensor, step), reference);
+                largest[size_t(i)] = std::fmax(largest[size_t(i)], std::fabs(element(gradient, i)));
+            updated.step(uint64_t(step), files.rate(step), gradient);
+            files.expected.read(fmt::format("{}.step.{}", tensor, step), reference);
             for (int64_t i = 0; i < shape.count(); ++i) {
                 const double value = element(reference, i);
-                const double bound = tolerance.absolute + tolerance.bf16_units * step * bf16_unit(value);
+                const double bound =
+                    tolerance.absolute + tolerance.bf16_units * double(step) * bf16_unit(value);
                 INFO(name << " in " << name_of(type) << ", " << tensor << "[" << i << "] after step "
                           << step);
-                REQUIRE(close(element(master, i), value, bound));
+                REQUIRE(close(element(updated.weights(), i), value, bound));
             }
         }
-        for (const auto& [moment, ours] :
-             {std::pair<std::string, Tensor>{"exp_avg", first}, {"exp_avg_sq", second}}) {
-            expected.read(tensor + "." + moment, reference);
+        for (const std::string moment : {"exp_avg", "exp_avg_sq"}) {
+            files.expected.read(tensor + "." + moment, reference);
             for (int64_t i = 0; i < shape.count(); ++i) {
                 const double value = element(reference, i);
                 // moments may cancel, so rounding is relative to what they were made of: up to the largest
                 // gradient, or its square, which reaches 1e4
                 const double size = largest[size_t(i)] * (moment == "exp_avg" ? 1 : largest[size_t(i)]);
-                const double bound =
-                    tolerance.absolute + (tolerance.absolute + tolerance.bf16_units * 5.0 / 128) * size;
+                const double bound = tolerance.absolute +
+                                     (tolerance.absolute + tolerance.bf16_units * 5.0 / 128) * size +
+                                     tolerance.moment_units * bf16_unit(value);
                 INFO(name << " in " << name_of(type) << ", " << moment << " of " << tensor << "[" << i
                           << "]");
-                REQUIRE(close(element(ours, i), value, bound));
+                REQUIRE(close(element(updated.moment(moment), i), value, bound));
             }
         }
     }
 }
 
+/// (p_t - (1 - rate decay) p_{t-1}) / (rate factor): what a step of Muon has subtracted, up to its sign.
+std::vector<double> direction_of(const std::vector<double>& after, const std::vector<double>& before,
+                                 const OptimizerOptions& o, double rate, const Shape& shape) {
+    const double factor = muon_factor(o.adjust_lr_fn, shape.rows(), shape.cols());
+    std::vector<double> d;
+    for (size_t i = 0; i < after.size(); ++i)
+        d.push_back((after[i] - (1 - rate * o.weight_decay) * before[i]) / (rate * factor));
+    return d;
+}
+
+/// `suffix`: ".f64" for the files in float64, "" for those whose iteration is in bfloat16. Our direction is
+/// what the optimizer has left in the gradient: the difference of two weights in float32 has fewer digits.
+void compare_muon(const fs::path& folder, const std::string& name, const OptimizerOptions& options,
+                  const StateTypes& types, const std::string& suffix, double tolerance,
+                  std::optional<double> of_weights = std::nullopt) {
+    const Files files(folder, "muon", name);
+    for (const auto& [tensor, extents] : files.shapes("muon").items()) {
+        const Shape shape = files.inputs.entry(tensor + ".initial").shape;
+        REQUIRE(int64_t(extents.size()) == shape.rank);
+        Updated updated(options, types, shape);
+        updated.start(files.inputs, tensor + ".initial");
+        std::vector<double> before = values(updated.weights());
+        for (int64_t step = 1; step <= files.steps(); ++step) {
+            OwnedTensor gradient(types.accumulate(), shape);
+            files.inputs.read(fmt::format("{}.grad.{}", tensor, step), gradient);
+            updated.step(uint64_t(step), files.rate(step), gradient);
+            const std::vector<double> expected =
+                files.expected.read_all<double>(fmt::format("{}.step.{}{}", tensor, step, suffix));
+            std::vector<double> direction = values(updated.direction());
+            for (double& x : direction) x = -x;
+            INFO(name << suffix << " in " << name_of(types.compute) << ", " << tensor << " after step "
+                      << step);
+            REQUIRE(normalised_error(direction, direction_of(expected, before, options, files.rate(step),
+                                                             shape)) <= tolerance);
+            const std::vector<double> weights = values(updated.weights());
+            for (size_t i = 0; of_weights && i < weights.size(); ++i)
+                REQUIRE(close(weights[i], expected[i], *of_weights));
+            before = expected;
+        }
+        const std::vector<double> buffer = values(updated.moment("momentum_buffer"));
+        INFO(name << ", momentum_buffer of " << tensor);
+        REQUIRE(normalised_error(buffer, files.expected.read_all<double>(tensor + ".momentum_buffer")) <=
+                1e-6);
+    }
+}
+
+// In every type that the case's tolerances are given for; says which.
+std::string compare(const fs::path& folder, const std::string& name, const JsonView& c,
+                    const OptimizerOptions& options) {
+    const std::string dtype = c.string("dtype");
+    if (options.name == "Muon") {
+        REQUIRE(dtype == "float32");
+        // of iterations that differ by their roundings the directions are compared alone
+        compare_muon(folder, name, options, {Dtype::f64, Dtype::f64}, ".f64", 1e-9, 1e-12);
+        compare_muon(folder, name, options, {Dtype::f32, Dtype::f32}, ".f64", 1e-4, 2e-6);
+        compare_muon(folder, name, options, {Dtype::f32, Dtype::f32}, "", 6e-2);
+        compare_muon(folder, name, options, {Dtype::f32, Dtype::bf16}, "", 3e-2);
+        return "float64, float32, bfloat16";
+    }
+    if (c.contains("states")) {
+        compare_adam(folder, name, options, Dtype::f32, {.absolute = 2e-6, .moment_units = 1});
+        return "float32 with moments in bfloat16";
+    }
+    if (dtype == "bfloat16") {
+        compare_adam(folder, name, options, Dtype::bf16, {.absolute = 1e-6, .bf16_units = 1});
+        return dtype;
+    }
+    compare_adam(folder, name, options, Dtype::f32, {.absolute = 2e-6});
+    if (dtype == "float32") return dtype;
+    REQUIRE(dtype == "float64");
+    compare_adam(folder, name, options, Dtype::f64, {.absolute = 1e-13});
+    return "float64, float32";
+}
+
 }  // namespace
 
-TEST_CASE("golden: Adam and AdamW") {
+TEST_CASE("golden: optimizers") {
     const auto folder = golden("optim");
     if (folder.empty()) return;
-    for (const char* name : {"adam", "adam_decay", "adamw", "adamw_no_decay", "adamw_large_eps"}) {
-        run_adam(folder, name, Dtype::f64, {.absolute = 1e-13});
-        run_adam(folder, name, Dtype::f32, {.absolute = 2e-6});
+    const JsonDocument document = JsonDocument::read(folder / "cases.json");
+    int compared = 0;
+    for (const auto& [name, c] : document.root()["cases"].items()) {
+        INFO(name);
+        const OptimizerOptions options = options_of(c);
+        const std::vector<std::string> known = optimizer_names();
+        if (std::find(known.begin(), known.end(), options.name) == known.end()) {
+            try {
+                make_optimizer(options, 0, 0);
+                FAIL("an optimizer that is not known was made");
+            } catch (const ConfigError& refused) {
+                fmt::print("optim/{}: left out: {}\n", name, refused.what());
+            }
+            continue;
+        }
+        fmt::print("optim/{}: compared in {}\n", name, compare(folder, name, c, options));
+        ++compared;
     }
-    run_adam(folder, "adamw_f32", Dtype::f32, {.absolute = 2e-6});
-    run_adam(folder, "adamw_bf16_parameters", Dtype::bf16, {.absolute = 1e-6, .bf16_units = 1});
+    CHECK(compared > 0);
+}
+
+TEST_CASE("golden: the iteration of Newton and Schulz") {
+    const auto folder = golden("optim");
+    if (folder.empty()) return;
+    const Safetensors file = Safetensors::open((folder / "newton_schulz.safetensors").string());
+    const OptimizerOptions usual;
+    int compared = 0;
+    for (const std::string& name : file.names()) {
+        if (!name.ends_with(".input")) continue;
+        const std::string matrix = name.substr(0, name.size() - std::string(".input").size());
+        for (int64_t steps = 0; file.has(fmt::format("{}.{}", matrix, steps)); ++steps)
+            for (const Dtype type : {Dtype::f64, Dtype::bf16}) {
+                const std::string expected =
+                    fmt::format("{}.{}{}", matrix, steps, type == Dtype::f64 ? ".f64" : "");
+                INFO(expected);
+                OwnedTensor x(type, file.entry(name).shape);
+                file.read(name, x);
+                Exec exec;
+                exec.workspace = Arena(1 << 20, "workspace");
+                Arena scratch(1 << 20, "scratch");
+                newton_schulz(exec, cpu_kernels(), x, steps, usual.ns_coefficients, scratch);
+                CHECK(normalised_error(values(x), file.read_all<double>(expected)) <=
+                      (type == Dtype::f64 ? 1e-12 : 2e-2));
+                ++compared;
+            }
+        fmt::print("optim/newton_schulz, {}: compared in float64, bfloat16\n", matrix);
+    }
+    CHECK(compared > 0);
 }
 
 TEST_CASE("golden: clipping") {
@@ -121,7 +300,10 @@ TEST_CASE("golden: clipping") {
         cpu_kernels().finish_norm(exec, s, clipping.number("max_norm"));
         const double expected = std::stod(norms.string("l2.f64"));
         CHECK((s.refusals == 0) == std::isfinite(expected));
-        if (!std::isfinite(expected)) continue;
+        if (!std::isfinite(expected)) {
+            fmt::print("optim/clipping, {}: compared: the step is refused\n", name);
+            continue;
+        }
         CHECK(relatively_close(s.grad_norm, expected, 1e-6));
         for (int i = 0; i < count; ++i) {
             const auto before = file.read_all<double>(fmt::format("{}.{}", name, i));
@@ -129,5 +311,6 @@ TEST_CASE("golden: clipping") {
             for (size_t j = 0; j < before.size(); ++j)
                 CHECK(relatively_close(before[j] * s.clip, after[j], 1e-6));
         }
+        fmt::print("optim/clipping, {}: compared\n", name);
     }
 }

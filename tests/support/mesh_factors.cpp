@@ -80,6 +80,7 @@ const std::vector<MeshFactor>& mesh_factors() {
         {2, shards, [](MeshCase& c, int n) { c.gather.gradients = Keep(n); }, true},
         {3, always, [](MeshCase& c, int n) { c.streams = Stream::Mode(n); }, true},
         {3, always, [](MeshCase& c, int n) { c.model.attention.value_dim = 3 * n; }, true},
+        {2, always, [](MeshCase& c, int n) { c.optimizer.name = n == 0 ? "AdamW" : "Muon"; }, true},
     };
     return all;
 }

@@ -56,6 +56,7 @@ MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     c.model.feed_forward.hidden = 23;
     c.model.vocab = vocab;
     c.model.tied = tied;
+    if (tied) c.optimizer.name = "Muon";
     c.sequences = layout.schedule ? micro_batches : 1;
     c.local_batches = global_batch / layout.mesh.size(dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};
@@ -166,6 +167,7 @@ struct Trace {
         keep("weight ", &Storage::master);
         keep("exp_avg of ", exp_avg);
         keep("exp_avg_sq of ", exp_avg_sq);
+        keep("momentum_buffer of ", moment("momentum_buffer"));
     }
 };
 

@@ -87,6 +87,22 @@ TEST_CASE("mesh: any two choices stand together in a case, and the full product 
     }
 }
 
+TEST_CASE("mesh: Muon takes on every mesh the steps of one rank") {
+    const Communicator world = Communicator::world("world");
+    const char* const adjustments[] = {"original", "match_rms_adamw", "spectral_unclamped"};
+    size_t number = 0;
+    for (const MeshShape& mesh : all_meshes(world.size())) {
+        ++number;
+        MeshCase c = {.mesh = mesh, .model = model_for(mesh, number % 2 == 0)};
+        c.seq_len = 4 * mesh.cp * mesh.tp;
+        if (mesh.pp > 1) set_schedule(c, *find_schedule("Interleaved1F1B"));
+        c.optimizer.name = "Muon";
+        c.optimizer.nesterov = number % 3 != 0;
+        c.optimizer.adjust_lr_fn = adjustments[number % 3];
+        CHECK(differs_from_one_rank(c, world, 3, 1e-11, 1e-11) == "");
+    }
+}
+
 TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
     const Communicator world = Communicator::world("world");
     for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard}))

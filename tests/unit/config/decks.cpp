@@ -153,7 +153,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
         if (option.type == "integer") candidates = {"4", "2", "16"};
         if (option.type == "number") candidates = {"0.1234567890123456789", "0.25"};
         if (option.type == "list of integers") candidates = {"[3, 1]"};
-        if (option.type == "list of numbers") candidates = {"[3, 0.1]"};
+        if (option.type == "list of numbers") candidates = {"[3, 0.1]", "[3, 0.1, 2]"};
         if (option.type == "list of texts")
             candidates = {"[\"a,b\", \"c\"]", "[\"dataloader\"]", "[\"quantize.linear.float8\"]",
                           "[\"norm\"]"};
@@ -181,6 +181,7 @@ TEST_CASE("The effective deck reads back as the same config, every option of it"
                           "\"1-12:00:00\"",
                           "\"rewind\"",
                           "\"foreach\"",
+                          "\"match_rms_adamw\"",
                           "\"op\""};
         INFO(option.name);
         bool changed = false;

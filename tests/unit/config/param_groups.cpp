@@ -92,7 +92,7 @@ TEST_CASE("param_groups: mistakes name group and key") {
     CHECK_THAT(error_of_groups("{pattern = 'a', optimizer_kwargs = {betas = [0.9, 1]}}"),
                Contains("must be at least 0 and less than 1"));
     CHECK_THAT(error_of_groups("{pattern = 'a', optimizer_name = 'SGD'}"),
-               Contains("must be one of AdamW, Adam"));
+               Contains("must be one of AdamW, Adam, Muon"));
     CHECK_THAT(error_of_groups("{pattern = '('}"), Contains("pattern = \"(\": is not a regular expression"));
 }
 

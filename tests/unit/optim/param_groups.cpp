@@ -145,7 +145,8 @@ TEST_CASE("groups that cannot be are refused by name") {
     // what an earlier group takes is no longer there
     CHECK_THAT(refusal(plain, {group("layers"), group("wq")}), Contains("pattern = \"wq\": there is no"));
     CHECK_THAT(refusal(plain, {group("w(")}), Contains("pattern = \"w(\": is not a regular expression"));
-    CHECK_THAT(refusal(plain, {group("wq", {}, "Lion")}), Contains("\"Lion\": must be one of AdamW, Adam"));
+    CHECK_THAT(refusal(plain, {group("wq", {}, "Lion")}),
+               Contains("\"Lion\": must be one of AdamW, Adam, Muon"));
     OptimizerOptions still = plain;
     still.lr = 0;
     CHECK_THAT(refusal(still, {group("wq")}), Contains("optimizer.lr must not be 0"));

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon: which parameters it takes, each matrix by itself, and what a step leaves alone. Its numbers are in
+// tests/golden/optim.cpp.
+#include "../../../src/optim/muon.hpp"
+
+#include "coeus/optim/param_groups.hpp"
+#include "support/catch.hpp"
+#include "support/model.hpp"
+#include "support/support.hpp"
+
+#include <cmath>
+#include <limits>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const OptimizerOptions muon = {.name = "Muon", .weight_decay = 0};
+
+// Parameters with weights and gradients that follow from their names.
+struct Stacked {
+    Parameters parameters;
+    Exec exec;
+    Arena scratch{1 << 20, "scratch"};
+    WholeMatrices matrices{alone(), alone(), scratch};
+
+    Stacked(const ParamGroups& groups, const std::vector<std::vector<Param>>& storages,
+            const StateTypes& types = {Dtype::f64, Dtype::f64})
+        : parameters(types) {
+        for (const std::vector<Param>& params : storages) parameters.add(params);
+        exec.workspace = Arena(1 << 20, "workspace");
+        groups.attach(parameters);
+        parameters.allocate(true);
+        parameters.initialise(1, 1);
+        parameters.refresh_compute(exec, cpu_kernels());
+    }
+    void step(const ParamGroups& groups, uint64_t number, double scale = 1, bool refused = false) {
+        for (const Storage& storage : parameters.storages())
+            for (const Param& param : storage.params()) {
+                const Tensor g = storage.rows_of(param, storage.gradient);
+                const RandomStream random(number, param.name);
+                for (int64_t i = 0; i < g.count(); ++i)
+                    set_element(g, i, scale * normal_quantile(random.uniform(uint64_t(i))));
+            }
+        StepScalars scalars = groups.begin_step(number, 0.1, 1);
+        scalars.refusals = refused ? 1 : 0;
+        groups.update(exec, cpu_kernels(), parameters, scalars, &matrices);
+    }
+    std::vector<double> of(const std::string& name, const StorageTensor& kind = &Storage::master) const {
+        for (const Storage& storage : parameters.storages())
+            for (const Param& param : storage.params())
+                if (param.name == name) return values(storage.rows_of(param, kind(storage)));
+        throw LogicError("no parameter " + name);
+    }
+};
+
+Param matrix(const std::string& name, const Shape& shape) {
+    return {.name = name, .shape = shape, .init = Init::normal(1)};
+}
+
+}  // namespace
+
+TEST_CASE("Muon is for the matrices of blocks; AdamW updates the others") {
+    const ParamGroups groups(muon), adamw({.weight_decay = 0});
+    const std::vector<std::vector<Param>> storages = {
+        {{.name = "table", .shape = {5, 4}, .init = Init::normal(1), .role = ParamRole::embedding}},
+        {matrix("wq", {4, 4}), matrix("wk", {2, 4})},
+        {{.name = "norm", .shape = {4}, .init = Init::ones(), .role = ParamRole::norm}},
+        {{.name = "output", .shape = {5, 4}, .init = Init::normal(1), .role = ParamRole::output}}};
+    Stacked mixed(groups, storages), plain(adamw, storages);
+    for (uint64_t step : {1, 2}) {
+        mixed.step(groups, step);
+        plain.step(adamw, step);
+    }
+    for (const char* name : {"table", "norm", "output"}) CHECK(mixed.of(name) == plain.of(name));
+    for (const char* name : {"wq", "wk"}) CHECK(mixed.of(name) != plain.of(name));
+    CHECK(groups.text(mixed.parameters) == "AdamW for 3 parameters, Muon for 2 parameters");
+    std::vector<std::string> kept;
+    for (const Storage& storage : mixed.parameters.storages())
+        for (const Moment& moment : storage.kept()) kept.push_back(moment.name);
+    CHECK(kept == std::vector<std::string>{"exp_avg", "exp_avg_sq", "momentum_buffer", "exp_avg",
+                                           "exp_avg_sq", "exp_avg", "exp_avg_sq"});
+}
+
+TEST_CASE("Muon takes each matrix by itself, however they are stored") {
+    const ParamGroups groups(muon);
+    Stacked together(groups, {{matrix("wq", {8, 6}), matrix("wk", {4, 6}), matrix("wv", {4, 6})}}),
+        apart(groups, {{matrix("wq", {8, 6})}, {matrix("wk", {4, 6})}, {matrix("wv", {4, 6})}});
+    for (uint64_t step : {1, 2, 3}) {
+        together.step(groups, step);
+        apart.step(groups, step);
+    }
+    for (const char* name : {"wq", "wk", "wv"}) {
+        CHECK(together.of(name) == apart.of(name));
+        CHECK(together.of(name, moment("momentum_buffer")) == apart.of(name, moment("momentum_buffer")));
+    }
+    // several matrices in one parameter are several
+    Stacked experts(groups, {{matrix("w", {2, 3, 5})}});
+    const std::vector<double> before = experts.of("w");
+    experts.step(groups, 1);
+    for (const size_t first : {size_t(0), size_t(15)}) {
+        double squares = 0;
+        for (size_t i = first; i < first + 15; ++i)
+            squares += std::pow((experts.of("w")[i] - before[i]) / 0.1, 2);
+        CHECK(squares > 3 * 0.68 * 0.68);  // three singular values of each
+        CHECK(squares < 3 * 1.2 * 1.2);
+    }
+}
+
+TEST_CASE("a step of Muon does not depend on the size of the gradient, and a zero gradient moves nothing") {
+    const ParamGroups groups(muon);
+    Stacked small(groups, {{matrix("w", {6, 9})}}), large(groups, {{matrix("w", {6, 9})}}),
+        still(groups, {{matrix("w", {6, 9})}});
+    const std::vector<double> before = still.of("w");
+    small.step(groups, 1, 1e-3);
+    large.step(groups, 1, 1e6);
+    still.step(groups, 1, 0);
+    CHECK(normalised_error(small.of("w"), large.of("w")) < 1e-13);
+    CHECK(small.of("w") != before);
+    CHECK(still.of("w") == before);
+}
+
+TEST_CASE("a step that is refused leaves weights and momentum as they are") {
+    for (const StateTypes& types : {StateTypes{Dtype::f64, Dtype::f64}, StateTypes{Dtype::f32, Dtype::bf16},
+                                    StateTypes{Dtype::bf16, Dtype::bf16}}) {
+        const ParamGroups groups(muon);
+        Stacked s(groups, {{matrix("w", {6, 9})}}, types);
+        s.step(groups, 1);
+        const auto weights = s.of("w"), momentum = s.of("w", moment("momentum_buffer")),
+                   compute = s.of("w", &Storage::w);
+        s.step(groups, 2, std::numeric_limits<double>::quiet_NaN(), true);
+        CHECK(s.of("w") == weights);
+        CHECK(s.of("w", moment("momentum_buffer")) == momentum);
+        CHECK(s.of("w", &Storage::w) == compute);
+        s.step(groups, 2);
+        CHECK(s.of("w") != weights);
+        CHECK(s.of("w", &Storage::w) != compute);
+        // the momentum is kept in the type of the gradient
+        CHECK(s.parameters.storages()[0].moments[0].dtype == types.accumulate());
+    }
+}
+
+TEST_CASE("Muon: what cannot be is refused by name") {
+    OptimizerOptions bad = muon;
+    bad.ns_coefficients = {1, 2};
+    CHECK_THROWS_WITH(ParamGroups(bad), "optimizer.ns_coefficients: must be three numbers, but there are 2");
+    bad = muon;
+    bad.adjust_lr_fn = "none";
+    CHECK_THROWS_WITH(ParamGroups(bad), Contains("optimizer.adjust_lr_fn = \"none\": must be original"));
+    // named for a vector
+    const ParamGroups norms({}, 0, {{.pattern = "norm", .roles = {}, .optimizer = muon}});
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    parameters.add({.name = "norm.weight", .shape = {4}, .init = Init::ones(), .role = ParamRole::norm});
+    CHECK_THROWS_WITH(
+        norms.attach(parameters),
+        "optimizer.param_groups: pattern = \"norm\": Muon is for matrices, and norm.weight is a "
+        "vector; say more narrowly which parameters it updates");
+    // one kind of optimizer for what is stored together
+    const ParamGroups half({}, 0, {{.pattern = "wq", .roles = {}, .optimizer = muon}});
+    Parameters stacked({Dtype::f64, Dtype::f64});
+    stacked.add({matrix("wq", {4, 4}), matrix("wk", {2, 4})});
+    CHECK_THROWS_WITH(half.attach(stacked), Contains("wq and wk are stored together"));
+}
+
+TEST_CASE("the factors of Muon's learning rate") {
+    CHECK(muon_factor("original", 8, 2) == 2);
+    CHECK(muon_factor("original", 2, 8) == 1);
+    CHECK(muon_factor("match_rms_adamw", 4, 25) == 1);
+    CHECK(muon_factor("spectral_unclamped", 2, 8) == 0.5);
+}
