@@ -125,7 +125,7 @@ Medians measure_in_turns(const State& state, const std::string& folder, const Co
     for (int64_t round = 0; round < rounds; ++round) {
         writes.push_back(plain_write(state, plain, ranks));
         saves.push_back(timed(ranks, [&] { checkpoint.save({.step = round}, state.tensors); }));
-        const std::string saved = checkpoint.path_of(round);
+        const std::string saved = checkpoint.folder().path_of(round);
         drop_from_cache(plain, ranks);
         reads.push_back(plain_read(state, plain, ranks));
         drop_from_cache(saved, ranks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of a GPU ask of it beside Coeus' own interfaces. They are built twice: for the emulated one
-// (tests/stand_ins/cuda), which draws the order of its threads and streams, and where there is CUDA for a real
-// one.
+// (tests/stand_ins/cuda), which draws the order of its threads and streams, and where there is CUDA for a
+// real one.
 #pragma once
 
 #include "coeus/device/device.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor cores and asynchronous copies, as PTX has them from sm_80 on: what a warp does together with
 // matrices of bfloat16. All 32 lanes make each call of load_matrices and multiply_add. Which lane holds which
-// elements is in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/stand_ins/cuda repeats it
-// for the CPU.
+// elements is in the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"; tests/stand_ins/cuda
+// repeats it for the CPU.
 #pragma once
 
 #include "coeus/base/types.hpp"

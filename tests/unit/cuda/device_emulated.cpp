@@ -4,9 +4,9 @@
 #include "coeus/device/step_graph.hpp"
 #include "coeus/device/stream.hpp"
 #include "coeus/kernels/kernels.hpp"
+#include "gpu/numbers.hpp"
 #include "stand_ins/cuda/block.hpp"
 #include "stand_ins/cuda/runtime.hpp"
-#include "gpu/numbers.hpp"
 #include "support/catch.hpp"
 
 #include <functional>

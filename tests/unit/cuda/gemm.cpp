@@ -3,8 +3,8 @@
 // products compute.
 #include "coeus/kernels/autotune.hpp"
 #include "coeus/kernels/kernels.hpp"
-#include "stand_ins/cuda/cublasLt.h"
 #include "gpu/gpu.hpp"
+#include "stand_ins/cuda/cublasLt.h"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
