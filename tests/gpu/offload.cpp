@@ -53,6 +53,8 @@ TEST_CASE("offloading leaves every bit as it is, in any order of the copies") {
             c.model.tied = seed % 2 == 1;
             // called, recorded, given
             c.graphs = seed < 2;
+            if ((seed + i) % 3 == 1) c.optimizer.name = "Muon";
+            if ((seed + i) % 3 == 2) c.optimizer.implementation = "fused_opt_states_bf16";
             CHECK(differs_when_offloaded(c, Communicator::self(), c.graphs ? 3 : 2) == "");
         }
     let_streams_starve(false);
@@ -65,6 +67,8 @@ TEST_CASE("chunks of offloaded state may be of any size") {
         MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);
         c.model.dim = 18;
         c.offload_chunk = chunk;
+        if (chunk == 1000 || chunk == 12345) c.optimizer.name = "Muon";
+        if (chunk == 12345) c.optimizer.implementation = "fused_opt_states_bf16";
         CHECK(differs_when_offloaded(c, Communicator::self()) == "");
     }
     MeshCase c = tiny_case(Dtype::f32, Dtype::bf16);

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int64_t seq_len = 7;
 
-EngineOptions options(Backend backend, Dtype compute, bool graphs) {
+EngineOptions options(Backend backend, Dtype compute, bool graphs, const std::string& optimizer = "AdamW") {
     return {.types = {.master = Dtype::f32, .compute = compute},
             .training = {.sequences = 2, .seq_len = seq_len},
             .accumulation = 2,
             .validation = {.sequences = 1, .seq_len = 9},
-            .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+            .optimizer = {.name = optimizer, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
             .streams = Stream::Mode::threaded,
             .backend = backend,
             .graphs = graphs};
@@ -32,8 +32,9 @@ struct Result {
     size_t allocations = 0;  // in steps after the first
 };
 
-Result train(const Device& device, Dtype compute, bool documents = false, bool graphs = false) {
-    Engine engine(tiny_config(), options(device.backend(), compute, graphs));
+Result train(const Device& device, Dtype compute, bool documents = false, bool graphs = false,
+             const std::string& optimizer = "AdamW") {
+    Engine engine(tiny_config(), options(device.backend(), compute, graphs, optimizer));
     engine.allocate(mesh_of_one(), device);
     Parameters& parameters = engine.decoder().parameters();
     parameters.initialise(5, 1);
@@ -72,9 +73,10 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
 TEST_CASE("training on a GPU is training on the CPU") {
     for (const bool documents : {false, true})
         for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
-            INFO(name_of(compute) << (documents ? ", documents" : ""));
-            const Result cpu = train(host_device(), compute, documents),
-                         there = train(the_gpu(), compute, documents);
+            const char* optimizer = documents ? "Muon" : "AdamW";
+            INFO(name_of(compute) << (documents ? ", documents, " : ", ") << optimizer);
+            const Result cpu = train(host_device(), compute, documents, false, optimizer),
+                         there = train(the_gpu(), compute, documents, false, optimizer);
             const double bound = compute == Dtype::f32 ? 1e-5 : 2e-2;
             CHECK(difference(there.losses, cpu.losses) < bound);
             CHECK(difference(there.norms, cpu.norms) < bound);
@@ -123,10 +125,11 @@ TEST_CASE("training on a GPU has the same bits in any order of streams") {
 TEST_CASE("training on a GPU by graphs has the same bits as kernel by kernel") {
     for (const Dtype compute : {Dtype::f32, Dtype::bf16}) {
         set_order(5);
-        const Result one_by_one = train(the_gpu(), compute, true);
+        const char* optimizer = compute == Dtype::bf16 ? "Muon" : "AdamW";
+        const Result one_by_one = train(the_gpu(), compute, true, false, optimizer);
         for (uint64_t seed = 6; seed <= 8; ++seed) {
             set_order(seed);
-            const Result by_graphs = train(the_gpu(), compute, true, true);
+            const Result by_graphs = train(the_gpu(), compute, true, true, optimizer);
             CHECK(by_graphs.losses == one_by_one.losses);
             CHECK(by_graphs.norms == one_by_one.norms);
             CHECK(by_graphs.weights == one_by_one.weights);
