@@ -8,6 +8,16 @@ using namespace coeus;
 using Catch::Contains;
 using Lines = std::vector<std::string>;
 
+namespace {
+
+Config with_groups(const std::string& groups) {
+    Config config;
+    config.optimizer.param_groups = {TomlTable{"{roles = \"bias\"}"}, TomlTable{groups}};
+    return config;
+}
+
+}  // namespace
+
 TEST_CASE("changes: a deck that is the checkpoint's has none") {
     Config config;
     CHECK(changes_since(deck_text(config), config).empty());
@@ -59,4 +69,26 @@ TEST_CASE("Options without a field matter to nothing; each of the others says wh
         if (option.slot == nullptr) CHECK(option.matters == coeus::config::to_nothing);
     }
     for (const bool some : any) CHECK(some);
+}
+
+TEST_CASE("a change of a parameter group names the group and its option") {
+    const std::string before =
+        deck_text(with_groups("{optimizer_kwargs = {lr = 0.1, eps = 1.0}, roles = \"norm\"}"));
+    CHECK(changes_since(before, with_groups("{optimizer_kwargs = {lr = 0.1, eps = 1.0}, roles = \"norm\"}"))
+              .empty());
+    const auto rate =
+        changes_since(before, with_groups("{optimizer_kwargs = {lr = 0.2, eps = 1.0}, roles = \"norm\"}"));
+    REQUIRE(rate.size() == 1);
+    CHECK_THAT(rate[0], Contains("the learning-rate schedule is not the checkpoint's") &&
+                            Contains("(optimizer.param_groups[1].optimizer_kwargs.lr was 0.1, is 0.2)"));
+    const auto other =
+        changes_since(before, with_groups("{optimizer_kwargs = {lr = 0.1}, roles = \"norm\"}"));
+    REQUIRE(other.size() == 1);
+    CHECK_THAT(
+        other[0],
+        Contains("the run is not the checkpoint's: optimizer.param_groups[1].optimizer_kwargs.eps was 1.0, "
+                 "is not given"));
+    // of a deck without groups
+    CHECK_THAT(changes_since(deck_text(Config()), with_groups("{roles = \"norm\"}"))[0],
+               Contains("optimizer.param_groups[1].roles was not given, is \"norm\""));
 }
