@@ -61,7 +61,7 @@ TEST_CASE("changes: what a checkpoint's deck says without an effect is not worth
     CHECK_THAT(lines[0], Contains("the run is not the checkpoint's: model.future was 3, is not given"));
 }
 
-TEST_CASE("Options without a field matter to nothing; each of the others says what it matters to") {
+TEST_CASE("Options without a field matter to nothing, and each of the others says what it matters to") {
     bool any[4] = {};
     for (const coeus::config::Option& option : coeus::config::options()) {
         INFO(option.name);

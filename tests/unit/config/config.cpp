@@ -136,7 +136,7 @@ TEST_CASE("Mistakes on the command line name option, value and remedy") {
     CHECK(error_of({"--log.ranks=0,x"}) ==
           "command line: log.ranks = 0,x: must be whole numbers, such as [0, 1] or \"0,1\"");
     CHECK(error_of({"--optimizer.name=AdmW"}) ==
-          "command line: optimizer.name = AdmW: must be one of AdamW, Adam; did you mean AdamW?");
+          "command line: optimizer.name = AdmW: must be one of AdamW, Adam, Muon; did you mean AdamW?");
     CHECK(error_of({"--training.mixed_precision_reduce=bfloat16"}) ==
           "command line: training.mixed_precision_reduce = bfloat16: can only be float32");
     try {

@@ -83,7 +83,7 @@ TEST_CASE(
     CHECK(model_from_description(text, "x") == m);
 }
 
-TEST_CASE("a description that lacks a field means its default; one without shapes is damaged") {
+TEST_CASE("a description that lacks a field means its default, and one without shapes is damaged") {
     const std::string shapes =
         R"("family":"llama3","flavor":"x","dim":8,"n_layers":1,"n_heads":2,"n_kv_heads":2,"head_dim":4,)"
         R"("ffn_hidden":8,"vocab_size":9)";

@@ -62,7 +62,7 @@ Param matrix(const std::string& name, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("Muon is for the matrices of blocks; AdamW updates the others") {
+TEST_CASE("Muon is for the matrices of blocks, and AdamW updates the others") {
     const ParamGroups groups(muon), adamw({.weight_decay = 0});
     const std::vector<std::vector<Param>> storages = {
         {{.name = "table", .shape = {5, 4}, .init = Init::normal(1), .role = ParamRole::embedding}},
