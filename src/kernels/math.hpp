@@ -187,6 +187,17 @@ COEUS_HD AdamFactors<A> adam_factors(const AdamOptions& o, const StepScalars& st
             .eps = A(o.eps)};
 }
 
+/// a b + c, rounded once if the processor can. A sum of two products has two forms of that, and a compiler
+/// may choose another one in each loop; this says which.
+template <class A>
+COEUS_HD A multiply_add(A a, A b, A c) {
+#if defined(__CUDA_ARCH__) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return std::fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /// One element of Adam or AdamW.
 template <class A>
 COEUS_HD void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad, const AdamFactors<A>& f) {

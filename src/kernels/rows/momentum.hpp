@@ -17,8 +17,8 @@ COEUS_HD void momentum_row(const Team& team, A* buffer, A* direction, int64_t co
     team.map_two(
         count, buffer, direction,
         [=](A b, A gradient) -> Two<A> {
-            const A g = rest * (clip * gradient), next = mu * b + g;
-            return {next, nesterov ? g + mu * next : next};
+            const A g = rest * (clip * gradient), next = multiply_add(mu, b, g);
+            return {next, nesterov ? multiply_add(mu, next, g) : next};
         },
         buffer, direction);
 }
@@ -39,7 +39,7 @@ COEUS_HD void scaled_sum_row(const Team& team, T* out, Acc<T> alpha, const T* a,
                              int64_t count) {
     using A = Acc<T>;
     team.map(
-        count, out, [=](A x, A y) { return alpha * x + beta * y; }, a, b);
+        count, out, [=](A x, A y) { return multiply_add(alpha, x, beta * y); }, a, b);
 }
 
 /// The numbers of one step along a direction, in the type of computation.
@@ -61,7 +61,7 @@ COEUS_HD void descent_row(const Team& team, T* master, const Acc<T>* direction, 
     using A = Acc<T>;
     const auto update = [=](int64_t start) {
         return [=, random = bits(start)](int64_t j, A d, T& weight) {
-            const A w = load(weight) * factors.keep - factors.size * d;
+            const A w = multiply_add(-factors.size, d, load(weight) * factors.keep);
             if constexpr (std::is_same_v<T, bf16>)
                 weight = round_stochastically(w, uint32_t(random(j)));
             else
