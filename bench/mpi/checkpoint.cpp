@@ -49,7 +49,7 @@ struct State {
         const Tensor local = memory.emplace_back(Dtype::f32, own);
         for (int64_t i = 0; i < local.count(); ++i)
             static_cast<float*>(local.data)[i] = float(first + i) * 1e-3f;
-        tensors.push_back({.path = path, .shape = shape, .local = local, .first_row = first});
+        tensors.push_back({.path = path, .shape = shape, .dtype = Dtype::f32, .blocks = {{local, first}}});
         own_bytes += local.bytes();
         bytes += shape.count() * size_of(Dtype::f32);
     }
@@ -76,7 +76,7 @@ void for_each_part(const State& state, const Move& move) {
     int64_t place = 0;
     for (const CheckpointTensor& tensor : state.tensors) {
         const int64_t row = tensor.shape.cols() * size_of(Dtype::f32);
-        move(tensor.local, place + tensor.first_row * row);
+        for (const HeldBlock& block : tensor.blocks) move(block.local, place + block.first_row * row);
         place += tensor.shape.count() * size_of(Dtype::f32);
     }
 }
@@ -162,8 +162,9 @@ Stall measure_stall(const State& state, const std::string& folder, const Communi
             compute(sweeps);
             beside.wait_for_copies();
             for (const CheckpointTensor& tensor : state.tensors)
-                for (int64_t i = 0; i < tensor.local.count(); ++i)
-                    static_cast<float*>(tensor.local.data)[i] += 1;
+                for (const HeldBlock& block : tensor.blocks)
+                    for (int64_t i = 0; i < block.local.count(); ++i)
+                        static_cast<float*>(block.local.data)[i] += 1;
         });
         (is_saving ? saving : quiet).push_back(seconds);
         std::optional<SavedCheckpoint> done = beside.poll();

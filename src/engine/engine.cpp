@@ -14,7 +14,9 @@ ShardPlace place_in(const MeshShape& mesh, int rank) {
     return {.tp = mesh.tp,
             .tp_rank = mesh.coordinate(rank, tp),
             .fsdp = mesh.size(fsdp),
-            .fsdp_rank = mesh.rank_in(rank, fsdp)};
+            .fsdp_rank = mesh.rank_in(rank, fsdp),
+            .replicas = mesh.dp_replicate,
+            .replica = mesh.coordinate(rank, dp_replicate)};
 }
 
 BatchShape micro_batch_of(const EngineOptions& options) {
@@ -119,7 +121,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     decoder_.allocate(true, device);
     step_.emplace(device);
     validation_.emplace(device);
-    gathered_.allocate({mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}, options_.streams, exec_,
+    gathered_.allocate({{mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}}, options_.streams, exec_,
                        *kernels_);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
     executor_.allocate(layers_.executor, mesh[pp], options_.pipeline.sends);

@@ -5,6 +5,8 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/device/host_rows.hpp"
 #include "coeus/io/checksum.hpp"
+#include "coeus/io/held_block.hpp"
+#include "coeus/state/replica.hpp"
 
 #include <algorithm>
 #include <map>
@@ -14,10 +16,6 @@ namespace coeus {
 namespace {
 
 constexpr size_t most_lines = 4;  // of a message
-
-bool is_divided(const Param& param) {
-    return param.shard.tp == Split::rows || param.shard.tp == Split::cols;
-}
 
 // The sum that more than half of them have.
 std::optional<uint64_t> majority(const std::vector<uint64_t>& sums) {
@@ -46,7 +44,7 @@ std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned 
     std::vector<Compared> all;
     for (const Storage& storage : parameters_.storages())
         for (const Param& param : storage.params()) {
-            if (is_divided(param) != !(axes & tp) || (param.copies > 1) != shared_table) continue;
+            if (is_divided_over_tp(param) != !(axes & tp) || (param.copies > 1) != shared_table) continue;
             const auto add = [&](const std::string& kind, Tensor tensor, const Device& device) {
                 all.push_back({fmt::format("{} of {}", kind, param.name), &storage, &param, tensor, &device});
             };
@@ -102,12 +100,12 @@ std::string ReplicaComparison::compare(const Group& group) const {
     if (ranks == 1 || tensors == 0) return "";
     std::vector<uint64_t> own, all(size_t(tensors * ranks));
     for (const Compared& tensor : group.tensors) {
-        const Storage::Piece piece = tensor.storage->owned(*tensor.param, tensor.tensor);
         BlockSums sum(tensor.param->shape, tensor.param->shape.rows());
-        read_rows(*tensor.device, piece.rows, [&](const Tensor& rows, int64_t first) {
-            sum.add(rows.data, size_of(rows.dtype), piece.first_row + first, piece.first_col, rows.rows(),
-                    rows.cols());
-        });
+        for (const HeldBlock& block : blocks_of(*tensor.storage, *tensor.param, tensor.tensor))
+            read_rows(*tensor.device, block.local, [&](const Tensor& rows, int64_t first) {
+                sum.add(rows.data, size_of(rows.dtype), block.first_row + first, block.first_col, rows.rows(),
+                        rows.cols());
+            });
         own.push_back(sum.sums()[0]);
     }
     group.ranks.all_gather(Tensor(all.data(), Dtype::i64, {int64_t(all.size())}),

@@ -15,9 +15,10 @@ constexpr int most_attempts = 2;
 constexpr int64_t alignment = 64;
 
 int64_t place_bytes(const CheckpointTensor& tensor, size_t number) {
-    if (!tensor.local) return 0;
-    return round_up(share_of(tensor, number).count * tensor.local.cols() * size_of(tensor.local.dtype),
-                    alignment);
+    int64_t elements = 0;
+    for_each_block(tensor, share_of(tensor, number),
+                   [&](const HeldBlock& block) { elements += block.local.count(); });
+    return round_up(elements * size_of(tensor.dtype), alignment);
 }
 
 // This rank's shares of the tensors, each whole, in memory behind each other.
@@ -25,15 +26,16 @@ std::vector<CheckpointTensor> lay_out_copies(const std::vector<CheckpointTensor>
                                              std::byte* memory) {
     std::vector<CheckpointTensor> copies = tensors;
     for (size_t i = 0; i < tensors.size(); ++i) {
-        const Rows share = share_of(tensors[i], i);
-        const Tensor from = tensors[i].local;
         copies[i].device = &host_device();
         copies[i].replica = 0;
         copies[i].replicas = 1;
-        if (!from) continue;
-        copies[i].local = from.shape.rank == 1 ? Tensor(memory, from.dtype, {share.count})
-                                               : Tensor(memory, from.dtype, {share.count, from.cols()});
-        copies[i].first_row += share.first;
+        copies[i].blocks.clear();
+        std::byte* at = memory;
+        for_each_block(tensors[i], share_of(tensors[i], i), [&](const HeldBlock& block) {
+            const Tensor copy(at, block.local.dtype, block.local.shape);
+            copies[i].blocks.push_back({copy, block.first_row, block.first_col});
+            at += copy.bytes();
+        });
         memory += place_bytes(tensors[i], i);
     }
     return copies;
@@ -82,10 +84,10 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     copied_ = stream_.run([this] {
         const NamedRange range("copy_checkpoint");
         for (size_t i = 0; i < tensors_.size(); ++i) {
-            const Rows share = share_of(tensors_[i], i);
-            if (share.count > 0)
-                copy_rows(stream_.exec(), copies_[i].local,
-                          tensors_[i].local.slice_rows(share.first, share.count));
+            size_t number = 0;
+            for_each_block(tensors_[i], share_of(tensors_[i], i), [&](const HeldBlock& block) {
+                copy_rows(stream_.exec(), copies_[i].blocks[number++].local, block.local);
+            });
         }
         stream_.exec().queue->finish();
     });

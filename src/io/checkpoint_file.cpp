@@ -17,7 +17,7 @@ using namespace checkpoint_format;
 namespace {
 
 Dtype stored_type(const CheckpointTensor& tensor, std::optional<Dtype> dtype) {
-    return dtype.value_or(tensor.local.dtype);
+    return dtype.value_or(tensor.dtype);
 }
 
 void make_folder(const std::string& folder) {
@@ -212,8 +212,8 @@ void CheckpointFile::write(const std::vector<CheckpointTensor>& tensors) {
     for (std::optional<RawFile>& file : data_) file.reset();
     for (size_t i = 0; i < tensors.size(); ++i) {
         sums_[i] = BlockSums(shapes_[i], checksum_block_rows(shapes_[i]));
-        for_each_host_rows(tensors[i], share_of(tensors[i], i), [&](Tensor rows, int64_t first_row) {
-            write(i, rows, first_row, tensors[i].first_col);
+        for_each_host_block(tensors[i], share_of(tensors[i], i), [&](const HeldBlock& block) {
+            write(i, block.local, block.first_row, block.first_col);
         });
     }
     sync();

@@ -3,6 +3,7 @@
 
 #include "coeus/device/host_rows.hpp"
 #include "coeus/state/parameters.hpp"
+#include "coeus/state/replica.hpp"
 
 #include <algorithm>
 
@@ -39,18 +40,30 @@ std::optional<Dtype> tensor_type(hdf5::Type type) {
     return std::nullopt;
 }
 
-void for_each_host_rows(const CheckpointTensor& tensor, Rows share,
-                        FunctionRef<void(Tensor rows, int64_t first_row)> each) {
-    if (share.count == 0) return;
-    read_rows(*tensor.device, tensor.local.slice_rows(share.first, share.count),
-              [&](Tensor rows, int64_t first) { each(rows, tensor.first_row + share.first + first); });
+void for_each_block(const CheckpointTensor& tensor, Rows share, FunctionRef<void(const HeldBlock&)> each) {
+    int64_t before = 0;  // rows of the blocks before it
+    for (const HeldBlock& block : tensor.blocks) {
+        const int64_t rows = block.local.rows(), begin = std::max<int64_t>(0, share.first - before),
+                      end = std::min(rows, share.first + share.count - before);
+        if (begin < end)
+            each({block.local.slice_rows(begin, end - begin), block.first_row + begin, block.first_col});
+        before += rows;
+    }
+}
+
+void for_each_host_block(const CheckpointTensor& tensor, Rows share,
+                         FunctionRef<void(const HeldBlock&)> each) {
+    for_each_block(tensor, share, [&](const HeldBlock& block) {
+        read_rows(*tensor.device, block.local, [&](Tensor rows, int64_t first) {
+            each({rows, block.first_row + first, block.first_col});
+        });
+    });
 }
 
 Rows share_of(const CheckpointTensor& tensor, size_t number) {
-    if (!tensor.local) return {0, 0};
-    const int64_t rows = tensor.local.rows();
+    const int64_t rows = tensor.rows();
     constexpr int64_t worth_sharing = 1 << 20;
-    if (tensor.local.bytes() < worth_sharing)
+    if (tensor.count() * size_of(tensor.dtype) < worth_sharing)
         return {0, int(number % size_t(tensor.replicas)) == tensor.replica ? rows : 0};
     const int64_t each = div_ceil(rows, tensor.replicas);
     const int64_t first = std::min(rows, tensor.replica * each);
@@ -60,20 +73,6 @@ Rows share_of(const CheckpointTensor& tensor, size_t number) {
 }  // namespace checkpoint_format
 
 namespace {
-
-// This rank's part of a tensor of a parameter, of which `rows` are the storage's.
-void describe(CheckpointTensor& tensor, const Storage& storage, const Param& param, Tensor rows,
-              const ShardPlace& place, const Communicator& replicas) {
-    const Storage::Piece piece = storage.owned(param, rows);
-    tensor.local = piece.rows;
-    tensor.first_row = piece.first_row;
-    tensor.first_col = piece.first_col;
-    // every tensor-parallel rank has all of what they do not divide
-    const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
-    const int on_tp = divided ? 1 : place.tp, number = divided ? 0 : place.tp_rank;
-    tensor.replica = (replicas.rank() * param.copies + param.copy) * on_tp + number;
-    tensor.replicas = replicas.size() * param.copies * on_tp;
-}
 
 // The names of all that is kept of any parameter, in the order in which they first come.
 std::vector<std::string> moment_names(const Parameters& parameters) {
@@ -87,21 +86,29 @@ std::vector<std::string> moment_names(const Parameters& parameters) {
 
 }  // namespace
 
-std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
-                                                 bool optimizer) {
+int64_t CheckpointTensor::rows() const {
+    int64_t rows = 0;
+    for (const HeldBlock& block : blocks) rows += block.local.rows();
+    return rows;
+}
+
+int64_t CheckpointTensor::count() const {
+    return blocks.empty() ? 0 : rows() * blocks.front().local.cols();
+}
+
+std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, bool optimizer) {
     std::vector<CheckpointTensor> all;
     const auto add = [&](const std::string& group, const Storage& storage, Tensor rows, Dtype dtype,
                          const Device& device) {
         for (const Param& param : storage.params()) {
-            CheckpointTensor& tensor = all.emplace_back();
-            tensor.path = group + param.name;
-            tensor.device = &device;
-            tensor.shape = param.shape;
-            if (rows)
-                describe(tensor, storage, param, rows, parameters.place(), replicas);
-            else  // another pipeline rank's
-                tensor.local =
-                    Tensor(nullptr, dtype, param.shape.rank == 1 ? Shape{0} : Shape{0, param.shape.cols()});
+            const Replica replica = replica_of(param, storage.place());
+            all.push_back({.path = group + param.name,
+                           .shape = param.shape,
+                           .dtype = dtype,
+                           .blocks = blocks_of(storage, param, rows),
+                           .replica = replica.number,
+                           .replicas = replica.count,
+                           .device = &device});
         }
     };
     for (const Storage* storage : parameters.model())

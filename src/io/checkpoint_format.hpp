@@ -34,7 +34,7 @@ std::string model_file_name(int64_t step);
 /// The tensor type of a stored type; nothing for those that no tensor has.
 std::optional<Dtype> tensor_type(hdf5::Type type);
 
-/// Rows of a rank's part, counted within the part.
+/// Rows of a rank's part, counted within the part: through all its blocks.
 struct Rows {
     int64_t first, count;
 };
@@ -42,10 +42,11 @@ struct Rows {
 /// whole in turn.
 Rows share_of(const CheckpointTensor& tensor, size_t number);
 
-/// Calls each(rows, first row in the array) for a share of a tensor's rows, which are on the host: all at
-/// once, or of a device a few at a time.
-void for_each_host_rows(const CheckpointTensor& tensor, Rows share,
-                        FunctionRef<void(Tensor rows, int64_t first_row)> each);
+/// Calls each(block) for what of each block is in a share.
+void for_each_block(const CheckpointTensor& tensor, Rows share, FunctionRef<void(const HeldBlock&)> each);
+/// The same, on the host: a block at once, or of a device a few rows at a time.
+void for_each_host_block(const CheckpointTensor& tensor, Rows share,
+                         FunctionRef<void(const HeldBlock&)> each);
 
 /// Rows handled at a time, so that checksum, conversion and transfer find them in the cache.
 inline int64_t rows_at_a_time(int64_t row_bytes) {

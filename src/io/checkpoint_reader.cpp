@@ -46,7 +46,7 @@ void check_model(const std::string& path, const CheckpointHeader& header,
         const auto& array = *found->second;
         require_shape(path, tensor, array.shape);
         const auto stored = tensor_type(array.type);
-        if (!stored || !can_convert(tensor.local.dtype, *stored))
+        if (!stored || !can_convert(tensor.dtype, *stored))
             throw ConfigError("{}: {} holds {}, where a floating type is expected", path, tensor.path,
                               hdf5::name_of(array.type));
         there.erase(found);
@@ -216,10 +216,14 @@ struct Reader {
     /// Asks the disk for the rows of a tensor, unless they are but parts of the file's; bytes asked for.
     int64_t prefetch(const CheckpointTensor& tensor, const CheckpointContents::Array& array) {
         const int64_t row_bytes = array.shape.cols() * size_of(array.type);
-        if (!tensor.local || tensor.local.cols() != array.shape.cols()) return 0;
-        const int64_t bytes = std::min(prefetched_bytes, tensor.local.rows() * row_bytes);
-        if (bytes > 0) file_of(array).prefetch(bytes, array.elements + tensor.first_row * row_bytes);
-        return bytes;
+        int64_t asked = 0;
+        for (const HeldBlock& block : tensor.blocks) {
+            if (block.local.cols() != array.shape.cols()) continue;
+            const int64_t bytes = std::min(prefetched_bytes - asked, block.local.rows() * row_bytes);
+            if (bytes > 0) file_of(array).prefetch(bytes, array.elements + block.first_row * row_bytes);
+            asked += bytes;
+        }
+        return asked;
     }
 
     /// Elements of a block of rows, dense and as stored, in `to`.
@@ -236,25 +240,34 @@ struct Reader {
     /// The tensor's part of an array; adds the sums of its share.
     void read(const CheckpointTensor& tensor, const CheckpointContents::Array& array, Rows share,
               BlockSums& sums) {
-        const int64_t bytes = size_of(array.type), cols = tensor.local.cols();
+        for (const HeldBlock& block : tensor.blocks) {
+            read(block, *tensor.device, array, share, sums);
+            share.first -= block.local.rows();
+        }
+    }
+
+    /// The same of a block, whose first row is number 0 of the share's.
+    void read(const HeldBlock& block, const Device& device, const CheckpointContents::Array& array,
+              Rows share, BlockSums& sums) {
+        const int64_t bytes = size_of(array.type), cols = block.local.cols();
         const int64_t step = rows_at_a_time(cols * bytes);
-        for (int64_t first = 0; first < tensor.local.rows(); first += step) {
-            const int64_t count = std::min(step, tensor.local.rows() - first);
-            const Tensor there = tensor.local.slice_rows(first, count);
-            const Tensor rows = tensor.device->is_host() ? there : landing_for(there);
+        for (int64_t first = 0; first < block.local.rows(); first += step) {
+            const int64_t count = std::min(step, block.local.rows() - first);
+            const Tensor there = block.local.slice_rows(first, count);
+            const Tensor rows = device.is_host() ? there : landing_for(there);
             const bool in_place = rows.dense() && rows.dtype == array.type;
             if (!in_place) staging.resize(size_t(count * cols * bytes));
             std::byte* const stored = in_place ? static_cast<std::byte*>(rows.data) : staging.data();
-            read(stored, array, tensor.first_row + first, count, tensor.first_col, cols);
+            read(stored, array, block.first_row + first, count, block.first_col, cols);
             const int64_t begin = std::max(first, share.first),
                           end = std::min(first + count, share.first + share.count);
             if (begin < end)
-                sums.add(stored + (begin - first) * cols * bytes, bytes, tensor.first_row + begin,
-                         tensor.first_col, end - begin, cols);
+                sums.add(stored + (begin - first) * cols * bytes, bytes, block.first_row + begin,
+                         block.first_col, end - begin, cols);
             for (int64_t r = 0; r < count && !in_place; ++r)
                 convert_elements(rows.slice_rows(r, 1).data, rows.dtype, stored + r * cols * bytes,
                                  array.type, cols);
-            if (rows.data != there.data) tensor.device->copy(there.data, rows.data, rows.bytes());
+            if (rows.data != there.data) device.copy(there.data, rows.data, rows.bytes());
         }
     }
 
@@ -285,10 +298,10 @@ std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
     for (size_t i = 0, asked = 0; i < tensors.size(); ++i) {
         for (; asked < tensors.size() && asked_bytes <= read_bytes + prefetched_bytes; ++asked)
             asked_bytes += reader.prefetch(tensors[asked], contents.arrays[asked]);
-        read_bytes += tensors[i].local ? tensors[i].local.count() * size_of(contents.arrays[i].type) : 0;
+        read_bytes += tensors[i].count() * size_of(contents.arrays[i].type);
         require_shape(contents.files.at(0), tensors[i], contents.arrays[i].shape);
         BlockSums sums(tensors[i].shape, contents.arrays[i].block_rows);
-        if (tensors[i].local) reader.read(tensors[i], contents.arrays[i], share_of(tensors[i], i), sums);
+        reader.read(tensors[i], contents.arrays[i], share_of(tensors[i], i), sums);
         all.insert(all.end(), sums.sums().begin(), sums.sums().end());
     }
     return all;

@@ -88,8 +88,7 @@ ArraySource arrays_of_hub(const std::string& folder, const std::vector<std::stri
     source.read = [weights, folder, tensors, mapped = PassingPages()](size_t number, Tensor rows,
                                                                       int64_t first_row) mutable {
         HubTensor part = tensors[number];
-        part.local = rows;
-        part.first_row = first_row;
+        part.blocks = {{rows, first_row}};
         read_hub_tensor(folder, *weights, part);
         if (mapped.passed(rows.bytes())) weights->release();
     };
@@ -142,8 +141,7 @@ void write_checkpoint(const std::string& path, const TrainRecord& train, const A
                       const ConversionProgress& progress) {
     std::vector<CheckpointTensor> tensors;
     for (const ArraySource::Array& array : source.arrays)
-        tensors.push_back(
-            {.path = array.path, .shape = array.shape, .local = Tensor(nullptr, array.dtype, {0})});
+        tensors.push_back({.path = array.path, .shape = array.shape, .dtype = array.dtype});
     CheckpointFile file(path, train, tensors, dtype, ranks);
     try {
         together(ranks, [&] {
@@ -170,8 +168,8 @@ void write_hub(HubWriter& writer, const ArraySource& source, const Communicator&
 void write_hub(HubWriter& writer, const std::vector<CheckpointTensor>& tensors, const Communicator& ranks) {
     together(ranks, [&] {
         for (size_t i = 0; i < tensors.size(); ++i)
-            for_each_host_rows(tensors[i], share_of(tensors[i], i), [&](Tensor rows, int64_t first_row) {
-                writer.write(i, rows, first_row, tensors[i].first_col);
+            for_each_host_block(tensors[i], share_of(tensors[i], i), [&](const HeldBlock& block) {
+                writer.write(i, block.local, block.first_row, block.first_col);
             });
     });
     writer.publish();

@@ -52,15 +52,15 @@ void read_place(const HubPlace& place, const Safetensors::Entry& entry, Tensor r
 void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor) {
     for (const HubPlace& place : tensor.places) {
         const Safetensors::Entry& entry = entry_of(folder, weights, place);
-        if (tensor.local && !can_convert(tensor.local.dtype, entry.dtype))
+        if (!tensor.blocks.empty() && !can_convert(tensor.blocks.front().local.dtype, entry.dtype))
             throw ConfigError("{}: tensor '{}' holds {}, where a floating type is expected", folder,
                               place.name, name_of(entry.dtype));
     }
-    if (!tensor.local) return;
-    write_rows(*tensor.device, tensor.local, [&](Tensor rows, int64_t first) {
-        for (const HubPlace& place : tensor.places)
-            read_place(place, weights.entry(place.name), rows, tensor.first_row + first, tensor.first_col);
-    });
+    for (const HeldBlock& block : tensor.blocks)
+        write_rows(*tensor.device, block.local, [&](Tensor rows, int64_t first) {
+            for (const HubPlace& place : tensor.places)
+                read_place(place, weights.entry(place.name), rows, block.first_row + first, block.first_col);
+        });
 }
 
 void check_hub_weights(const std::string& folder, const Safetensors& weights,

@@ -172,7 +172,7 @@ void ParamGroups::transform(Exec& exec, const Kernels& kernels, const Parameters
                             const WholeMatrices& matrices) const {
     for (const Storage& storage : parameters.storages()) {
         if (!storage.trainable() || !optimizer_of(storage.params().front()).of_matrices()) continue;
-        matrices.replace(exec, kernels, parameters.place(), storage, [&](const Param& param, Tensor matrix) {
+        matrices.replace(exec, kernels, storage, [&](const Param& param, Tensor matrix) {
             optimizer_of(param).of_matrices()->transform(exec, kernels, param, matrix, matrices.scratch());
         });
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/optim/whole_matrices.hpp"
 
+#include "coeus/state/replica.hpp"
+
 namespace coeus {
 
 namespace {
@@ -9,9 +11,9 @@ namespace {
 // of its rank is laid out. Without a division there is one part.
 class Parts {
 public:
-    Parts(const Storage& storage, const ShardPlace& place) : storage_(storage) {
-        const Split split = storage.params().front().shard.tp;
-        const bool divided = split == Split::rows || split == Split::cols;
+    explicit Parts(const Storage& storage) : storage_(storage) {
+        const ShardPlace& place = storage.place();
+        const bool divided = is_divided_over_tp(storage.params().front());
         count_ = divided ? place.tp : 1;
         own_ = divided ? place.tp_rank : 0;
         int64_t rows = 0, cols = 0;
@@ -47,10 +49,12 @@ private:
 
 }  // namespace
 
-void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const ShardPlace& place,
-                            const Storage& storage, Each each) const {
+void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const {
+    require(storage.sharding() == dense_sharding && storage.params().front().groups == 1,
+            "whole matrices are gathered of the dense sharding, one of each parameter");
     const Scope scope(scratch_);
-    const Parts parts(storage, place);
+    const Parts parts(storage);
+    const ShardPlace& place = storage.place();
     const Dtype type = storage.w.dtype;
     const Tensor all = scratch_.alloc(type, {parts.elements()});
     const Tensor own = parts.own(all).slice_rows(0, storage.padded_count());
@@ -75,11 +79,11 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const ShardPlace
             }
         }
         each(param, whole);
-        const Storage::Piece piece = storage.owned(param, storage.gradient);
-        if (piece.rows.count() > 0)
-            kernels.cast(exec, piece.rows,
-                         whole.slice_rows(piece.first_row, piece.rows.rows())
-                             .slice_cols(piece.first_col, piece.rows.cols()));
+        for (const OwnedRun& run : storage.runs())
+            if (run.param == &param)
+                kernels.cast(
+                    exec, Storage::rows_of(run, storage.gradient),
+                    whole.slice_rows(run.first_row, run.rows).slice_cols(run.first_col, param.local.cols));
     }
 }
 

@@ -49,7 +49,7 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
             "{} was trained with other constants ({}); model.flavor = \"hf\" takes those of a Hugging Face "
             "folder",
             source.path(), join(differ, ", "));
-    source.load(decoder.parameters(), mesh[dp_replicate], mesh.world());
+    source.load(decoder.parameters(), mesh.world());
     return source.path();
 }
 

@@ -41,11 +41,7 @@ std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderCo
             tensor.shape = param.shape;
             tensor.places = family.hub_places(param.name, param.shape, model);
             tensor.device = &parameters.master_device();
-            if (!storage->master) continue;
-            const Storage::Piece piece = storage->owned(param, storage->master);
-            tensor.local = piece.rows;
-            tensor.first_row = piece.first_row;
-            tensor.first_col = piece.first_col;
+            tensor.blocks = blocks_of(*storage, param, storage->master);
         }
     }
     return tensors;
@@ -133,13 +129,12 @@ Pretrained::Pretrained(const fs::path& path, const Communicator& ranks) {
     trained_seq_len_ = std::stoll(texts[4]);
 }
 
-void Pretrained::load(const Parameters& parameters, const Communicator& replicas,
-                      const Communicator& ranks) const {
+void Pretrained::load(const Parameters& parameters, const Communicator& ranks) const {
     if (is_hub_)
         together(ranks,
                  [&] { load_hub_weights(path_, hub_tensors(parameters, model_), hub_ignores(model_)); });
     else
-        load_checkpoint(path_, checkpoint_tensors(parameters, replicas, false), ranks);
+        load_checkpoint(path_, checkpoint_tensors(parameters, false), ranks);
 }
 
 }  // namespace coeus

@@ -43,13 +43,13 @@ public:
     int64_t bytes() const { return bytes_; }
     void allocate(const std::string& what, const Memory& memory) { buffer_ = Buffer(bytes_, what, memory); }
 
-    // The gathered buffer of one storage, [ranks * rows_per_shard, cols].
+    // The gathered buffer of one storage, [ranks * rows_per_shard, cols]; empty for one that is not gathered.
     Tensor of(size_t unit, size_t storage) const {
         std::byte* at = buffer_.data() + states[unit].first;
         for (size_t i = parameters_.units()[unit].first; i < storage; ++i)
             at += bytes_of(parameters_.storages()[i]);
         const Storage& s = parameters_.storages()[storage];
-        return Tensor(at, dtype_, {s.padded_count()});
+        return Tensor(at, dtype_, {s.is_gathered() ? s.padded_count() : 0});
     }
 
     // Ends what is in the way of a unit. Nobody may hold it.
@@ -77,7 +77,7 @@ public:
 
 private:
     int64_t bytes_of(const Storage& storage) const {
-        return padded_bytes(storage.padded_count() * size_of(dtype_));
+        return storage.is_gathered() ? padded_bytes(storage.padded_count() * size_of(dtype_)) : 0;
     }
 
     void stack() {
@@ -104,9 +104,18 @@ private:
 Gathered::Gathered(Parameters& parameters, const GatherOptions& options)
     : parameters_(parameters), options_(options) {
     expect_uses();
-    if (!is_sharded()) return;
+    for (const Unit& unit : parameters.units()) {
+        const auto first = parameters.storages().begin() + int64_t(unit.first);
+        is_gathered_.push_back(std::any_of(first, first + int64_t(unit.count),
+                                           [](const Storage& storage) { return storage.is_gathered(); }));
+    }
+    if (std::ranges::find(is_gathered_, true) == is_gathered_.end()) return;
     weights_ = std::make_unique<Places>(parameters, parameters.types().compute, options.weights);
     gradients_ = std::make_unique<Places>(parameters, parameters.types().accumulate(), options.gradients);
+}
+
+bool Gathered::is_gathered(size_t unit) const {
+    return is_gathered_[unit];
 }
 
 // Work under way refers to the places: the streams, which do what was given to them, end before these. Nobody
@@ -119,76 +128,93 @@ Gathered::~Gathered() {
 }
 
 Gathered::Bytes Gathered::bytes() const {
-    if (!is_sharded()) return {};
+    if (!weights_) return {};
     return {weights_->bytes(), gradients_->bytes()};
 }
 
-void Gathered::allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& compute,
+void Gathered::allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
                         const Kernels& kernels) {
-    require(ranks.gather.size() == parameters_.place().fsdp && ranks.reduce.size() == ranks.gather.size(),
-            "the communicators of gathered weights are not those of their shards");
-    ranks_.emplace(ranks);
+    const std::vector<ShardPlace>& places = parameters_.places();
+    require(ranks.size() == places.size(), "each sharding has its communicators");
+    ranks_.clear();
+    for (size_t i = 0; i < ranks.size(); ++i) {
+        require(ranks[i].gather.size() == places[i].fsdp && ranks[i].reduce.size() == places[i].fsdp,
+                "the communicators of gathered weights are not those of their shards");
+        ranks_.push_back(ranks[i]);
+    }
     kernels_ = &kernels;
     compute_ = &compute;
     gather_stream_ = std::make_unique<Stream>(streams, compute);
     reduce_stream_ = std::make_unique<Stream>(streams, compute);
-    if (!is_sharded()) return;
+    if (!weights_) return;
     weights_->allocate("gathered weights", compute.device->memory());
     gradients_->allocate("gradients before their reduction", compute.device->memory());
-    for (size_t u = 0; u < parameters_.units().size(); ++u) {
-        const Unit& unit = parameters_.units()[u];
-        for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
-            Storage& storage = parameters_.storages()[i];
+    for (size_t u = 0; u < parameters_.units().size(); ++u)
+        for_each_gathered(u, [&](size_t i, Storage& storage) {
             storage.w = Tensor(weights_->of(u, i).data, storage.w.dtype, storage.shape());
             storage.g = Tensor(gradients_->of(u, i).data, storage.g.dtype, storage.shape());
-        }
-    }
+        });
 }
 
 template <class Each>
-void Gathered::for_each_storage(size_t u, const Each& each) const {
+void Gathered::for_each_gathered(size_t u, const Each& each) const {
     const Unit& unit = parameters_.units()[u];
-    for (size_t i = unit.first; i < unit.first + unit.count; ++i) each(i, parameters_.storages()[i]);
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i)
+        if (Storage& storage = parameters_.storages()[i]; storage.is_gathered()) each(i, storage);
+}
+
+template <class Each>
+void Gathered::for_each_gathered(size_t u, size_t sharding, const Each& each) const {
+    for_each_gathered(u, [&](size_t i, const Storage& storage) {
+        if (storage.sharding() == sharding) each(i, storage);
+    });
 }
 
 void Gathered::gather(Exec& exec, size_t u) {
     const NamedRange range("{}", name_of(Exchange::gather_weights));
-    ranks_->gather.grouped(exec, [&] {
-        for_each_storage(u, [&](size_t i, const Storage& storage) {
-            const Tensor all = weights_->of(u, i), own = share_of(all, ranks_->gather);
-            const int64_t count = storage.shard_shape().count();
-            const Tensor from = storage.compute ? storage.compute : storage.master;
-            if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), from.reshape({count}));
-            ranks_->gather.all_gather(exec, all, own);
+    for (size_t sharding = 0; sharding < ranks_.size(); ++sharding) {
+        const Communicator& ranks = ranks_[sharding].gather;
+        ranks.grouped(exec, [&] {
+            for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
+                const Tensor all = weights_->of(u, i), own = share_of(all, ranks);
+                const int64_t count = storage.shard_shape().count();
+                const Tensor from = storage.compute ? storage.compute : storage.master;
+                if (count > 0) kernels_->cast(exec, own.slice_rows(0, count), from.reshape({count}));
+                ranks.all_gather(exec, all, own);
+            });
         });
-    });
+    }
 }
 
 void Gathered::scatter(Exec& exec, size_t u) {
     const NamedRange range("{}", name_of(Exchange::reduce_gradients));
-    ranks_->reduce.grouped(exec, [&] {
-        for_each_storage(u, [&](size_t i, const Storage& storage) {
-            if (!storage.trainable()) return;
-            const Tensor all = gradients_->of(u, i);
-            ranks_->reduce.reduce_scatter(exec, share_of(all, ranks_->reduce), all);
+    for (size_t sharding = 0; sharding < ranks_.size(); ++sharding) {
+        const Communicator& ranks = ranks_[sharding].reduce;
+        ranks.grouped(exec, [&] {
+            for_each_gathered(u, sharding, [&](size_t i, const Storage& storage) {
+                if (!storage.trainable()) return;
+                const Tensor all = gradients_->of(u, i);
+                ranks.reduce_scatter(exec, share_of(all, ranks), all);
+            });
         });
-    });
-    for_each_storage(u, [&](size_t i, const Storage& storage) {
+    }
+    for_each_gathered(u, [&](size_t i, const Storage& storage) {
         const int64_t count = storage.shard_shape().count();
         if (!storage.trainable() || count == 0) return;
-        const Tensor own = share_of(gradients_->of(u, i), ranks_->reduce);
+        const Tensor own = share_of(gradients_->of(u, i), ranks_[storage.sharding()].reduce);
         kernels_->add(exec, storage.gradient.reshape({count}), own.slice_rows(0, count));
     });
 }
 
 void Gathered::sum_over_replicas(Exec& exec, size_t unit) {
     const NamedRange range("{}", name_of(Exchange::reduce_gradients));
-    for (const Tensor& gradients : parameters_.gradients_of(unit))
-        ranks_->replicas.all_reduce(exec, gradients);
+    for (size_t sharding = 0; sharding < ranks_.size(); ++sharding)
+        for (const Tensor& gradients : parameters_.gradients_of(unit, sharding))
+            ranks_[sharding].replicas.all_reduce(exec, gradients);
 }
 
 void Gathered::prefetch(size_t unit) {
-    if (!is_sharded()) return;
+    if (!is_gathered(unit)) return;
     Places::State& state = weights_->states[unit];
     if (state.valid || !weights_->has_room(unit)) return;
     weights_->make_room(unit);
@@ -197,7 +223,7 @@ void Gathered::prefetch(size_t unit) {
 }
 
 void Gathered::hold_weights(size_t unit) {
-    if (!is_sharded()) return;
+    if (!is_gathered(unit)) return;
     Places::State& state = weights_->states[unit];
     const ObservedExchange wait(*compute_, Exchange::gather_weights, double(state.bytes));
     prefetch(unit);
@@ -207,15 +233,15 @@ void Gathered::hold_weights(size_t unit) {
 }
 
 void Gathered::release_weights(size_t unit) {
-    if (is_sharded()) --weights_->states[unit].leases;
+    if (is_gathered(unit)) --weights_->states[unit].leases;
 }
 
 bool Gathered::is_in_use(size_t unit) const {
-    return !is_sharded() || weights_->states[unit].leases > 0;
+    return !is_gathered(unit) || weights_->states[unit].leases > 0;
 }
 
 void Gathered::hold_gradients(size_t unit) {
-    if (!is_sharded()) return;
+    if (!is_gathered(unit)) return;
     Places::State& state = gradients_->states[unit];
     if (!state.valid) {
         {
@@ -223,9 +249,8 @@ void Gathered::hold_gradients(size_t unit) {
             gradients_->make_room(unit);
             state.pending.join();
         }
-        const Unit& range = parameters_.units()[unit];
-        for (size_t i = range.first; i < range.first + range.count; ++i)
-            kernels_->zero(*compute_, gradients_->of(unit, i));
+        for_each_gathered(
+            unit, [&](size_t i, const Storage&) { kernels_->zero(*compute_, gradients_->of(unit, i)); });
         state.valid = true;
     }
     ++state.leases;
@@ -234,7 +259,7 @@ void Gathered::hold_gradients(size_t unit) {
 // Gives the reduction of a unit to the stream.
 void Gathered::reduce_later(size_t unit, bool complete) {
     const ObservedExchange wait(*compute_, Exchange::reduce_gradients);  // where the stream is eager
-    if (is_sharded() && gradients_->states[unit].valid) {
+    if (is_gathered(unit) && gradients_->states[unit].valid) {
         gradients_->states[unit].valid = false;
         gradients_->states[unit].pending =
             reduce_stream_->run([this, unit, &exec = reduce_stream_->exec()] { scatter(exec, unit); });
@@ -248,14 +273,14 @@ void Gathered::reduce_later(size_t unit, bool complete) {
 }
 
 void Gathered::release_gradients(size_t unit) {
-    if (is_sharded() && --gradients_->states[unit].leases > 0) return;
+    if (is_gathered(unit) && --gradients_->states[unit].leases > 0) return;
     const bool complete = last_uses_ && --uses_left_[unit] == 0;
-    const bool stays = !is_sharded() || options_.gradients == Keep::all;
+    const bool stays = !is_gathered(unit) || options_.gradients == Keep::all;
     if (complete || !stays) reduce_later(unit, complete);
 }
 
 void Gathered::give_back_gradients(size_t unit) noexcept {
-    if (is_sharded()) --gradients_->states[unit].leases;
+    if (is_gathered(unit)) --gradients_->states[unit].leases;
     gave_back_ = true;
 }
 
@@ -282,7 +307,7 @@ void Gathered::expect_uses() {
 }
 
 void Gathered::forget_weights() {
-    if (!is_sharded()) return;
+    if (!weights_) return;
     for (Places::State& state : weights_->states) {
         require(state.leases == 0, "weights change while they are in use");
         state.pending.join();

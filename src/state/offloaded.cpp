@@ -45,11 +45,10 @@ Offloaded::Offloaded(const Parameters& parameters, int64_t chunk, const Exec& co
     const std::vector<std::span<std::byte>>& state = parameters.owned_state();
     for (size_t i = 1; i < state.size(); ++i) add_kind(state[i]);
     if (with_masters_) add_kind(state[0]);
-    // in the order of their addresses, as Parameters lays them out
-    for (const bool partial : {true, false})
-        for (const Storage& storage : parameters.storages())
-            if (storage.is_partial() == partial && storage.trainable())
-                for (const Param& param : storage.params()) add(storage, param);
+    parameters.for_each_in_memory([&](const Storage& storage) {
+        if (!storage.trainable()) return;
+        for (const OwnedRun& run : storage.runs()) add(storage, run);
+    });
 }
 
 // Rows of what is left of a parameter that a chunk has room for, in every kind.
@@ -69,17 +68,16 @@ int64_t Offloaded::fitting(const OwnedRows& rest, const Chunk& chunk) const {
 }
 
 // To the chunk that was begun last, as far as its places go, and to new ones.
-void Offloaded::add(const Storage& storage, const Param& param) {
+void Offloaded::add(const Storage& storage, const OwnedRun& run) {
     const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
-    const int64_t all = storage.owned(param, storage.master).rows.rows();
-    for (int64_t first = 0; first < all;) {
-        const OwnedRows rest = Parameters::rows_of(storage, param, first, all - first);
+    for (int64_t first = 0; first < run.rows;) {
+        const OwnedRows rest = Parameters::rows_of(storage, run.part(first, run.rows - first));
         if (chunks_.empty() || fitting(rest, chunks_.back()) <= 0)
             chunks_.push_back({std::vector<Range>(kinds_.size()), {}});
         Chunk& chunk = chunks_.back();
         const int64_t count = fitting(rest, chunk);
         require(count > 0, "a row of a parameter is longer than the place of a chunk");
-        chunk.parts.push_back({&storage, &param, first, count});
+        chunk.parts.push_back({&storage, run.part(first, count)});
         for (size_t k = 0; k < kinds_.size(); ++k) {
             const Tensor rows = of_kind(rest, k, moments);
             if (!rows) continue;
@@ -132,7 +130,7 @@ void Offloaded::for_each_owned(EachRows each) {
         if (i + 1 < chunks_.size()) bring(i + 1);
         here[i % 2].join();
         for (const Part& part : chunks_[i].parts) {
-            OwnedRows rows = Parameters::rows_of(*part.storage, *part.param, part.first, part.count);
+            OwnedRows rows = Parameters::rows_of(*part.storage, part.run);
             const size_t moments = kinds_.size() - (with_masters_ ? 1 : 0);
             for (size_t k = 0; k < moments; ++k) rows.moments[k] = moved(rows.moments[k], k, i);
             if (with_masters_) rows.master = moved(rows.master, moments, i);

@@ -20,37 +20,35 @@ int64_t bytes_of(const std::deque<Storage>& storages, Dtype dtype) {
     return bytes;
 }
 
-// f(storage) in the order in which they lie in every buffer: those first whose gradients are still to be
-// summed over the tensor-parallel ranks.
+// f(storage) in the order of Parameters::for_each_in_memory.
 template <class Storages, class F>
-void in_order_of_memory(Storages& storages, F&& f) {
-    for (const bool partial : {true, false})
+void in_order_of_memory(Storages& storages, size_t shardings, F&& f) {
+    for (auto& storage : storages)
+        if (storage.is_partial()) f(storage);
+    for (size_t sharding = 0; sharding < shardings; ++sharding)
         for (auto& storage : storages)
-            if (storage.is_partial() == partial) f(storage);
+            if (!storage.is_partial() && storage.sharding() == sharding) f(storage);
 }
 
-// Points one kind of tensor of all storages into a buffer, one after the other. Returns the bytes of the
-// partial ones.
-int64_t lay_out(std::deque<Storage>& storages, Tensor Storage::*kind, const Buffer& buffer, Dtype dtype) {
-    std::byte* at = buffer.data();
-    int64_t partial_bytes = 0;
-    in_order_of_memory(storages, [&](Storage& storage) {
-        storage.*kind = Tensor(at, dtype, storage.shard_shape());
-        at += bytes_of(storage, dtype);
-        if (storage.is_partial()) partial_bytes = at - buffer.data();
-    });
-    return partial_bytes;
-}
+// Gives storages their memory, one after the other.
+class Layout {
+public:
+    explicit Layout(const Buffer& buffer) : first_(buffer.data()), at_(first_) {}
+    Tensor next(const Storage& storage, Dtype dtype) {
+        const Tensor rows(at_, dtype, storage.shard_shape());
+        at_ += bytes_of(storage, dtype);
+        return rows;
+    }
+    int64_t bytes() const { return at_ - first_; }
 
-// The same of the moments of a number, of the storages that have one.
-void lay_out_moments(std::deque<Storage>& storages, size_t number, const Buffer& buffer) {
-    std::byte* at = buffer.data();
-    in_order_of_memory(storages, [&](Storage& storage) {
-        if (number >= storage.kept().size()) return;
-        const Dtype dtype = storage.kept()[number].dtype;
-        storage.moments[number] = Tensor(at, dtype, storage.shard_shape());
-        at += bytes_of(storage, dtype);
-    });
+private:
+    std::byte *first_, *at_;
+};
+
+// Weights in the compute type are kept beside their master, but gathered ones are made of it where it is on
+// the device as well.
+bool keeps_compute(const Storage& storage, const StateTypes& types) {
+    return types.compute != types.master && (!storage.is_gathered() || types.offload);
 }
 
 }  // namespace
@@ -77,10 +75,25 @@ Neighbours Parameters::neighbours() const {
 Storage& Parameters::add(std::vector<Param> params) {
     if (here_ && units_.empty()) begin_unit();
     if (here_) ++units_.back().count;
-    Storage& storage = here_ ? storages_.emplace_back(std::move(params), types_, place_, units_.size() - 1)
-                             : elsewhere_.emplace_back(std::move(params), types_, place_);
+    require(!params.empty(), "a storage holds at least one parameter");
+    const Shard& shard = params.front().shard;
+    require(shard.sharding < places_.size(), "a parameter is of a sharding that was not added");
+    require(shard.tp != Split::partial || shard.sharding == dense_sharding,
+            "gradients that are sums over tensor-parallel ranks are of the dense sharding");
+    const ShardPlace& place = places_[shard.sharding];
+    Storage& storage = here_ ? storages_.emplace_back(std::move(params), types_, place, units_.size() - 1)
+                             : elsewhere_.emplace_back(std::move(params), types_, place);
     model_.push_back(&storage);
     return storage;
+}
+
+size_t Parameters::add_sharding(const ShardPlace& place) {
+    places_.push_back(place);
+    return places_.size() - 1;
+}
+
+void Parameters::for_each_in_memory(FunctionRef<void(const Storage&)> each) const {
+    in_order_of_memory(storages_, places_.size(), each);
 }
 
 int64_t Parameters::count() const {
@@ -123,6 +136,13 @@ size_t Parameters::most_kept() const {
     return most;
 }
 
+int64_t Parameters::compute_bytes() const {
+    int64_t bytes = 0;
+    for (const Storage& storage : storages_)
+        if (keeps_compute(storage, types_)) bytes += bytes_of(storage, types_.compute);
+    return bytes;
+}
+
 int64_t Parameters::moment_bytes(size_t number) const {
     int64_t bytes = 0;
     for (const Storage& storage : storages_)
@@ -139,9 +159,7 @@ int64_t Parameters::moment_bytes() const {
 Parameters::Bytes Parameters::bytes(bool with_optimizer) const {
     Bytes b;
     if (!types_.offloads_master()) b.master = bytes_of(storages_, types_.master);
-    // gathered weights can be made of a master that is on the device as well
-    const bool copied = types_.compute != types_.master && (!is_sharded() || types_.offload);
-    if (copied) b.compute = bytes_of(storages_, types_.compute);
+    b.compute = compute_bytes();
     if (with_optimizer) {
         b.gradients = bytes_of(storages_, types_.accumulate());
         if (!types_.offload) b.moments = moment_bytes();
@@ -160,25 +178,31 @@ void Parameters::allocate(bool with_optimizer, const Device& device) {
     const Bytes b = bytes(with_optimizer), offloaded = offloaded_bytes();
     const Memory &memory = device.memory(), &host = device.staging();
     device_ = &device;
-    master_ = Buffer(b.master + offloaded.master, "weights", types_.offloads_master() ? host : memory);
-    lay_out(storages_, &Storage::master, master_, types_.master);
     const auto all = [](const Buffer& buffer) { return std::span(buffer.data(), size_t(buffer.bytes())); };
+    const auto for_each = [&](auto&& each) { in_order_of_memory(storages_, places_.size(), each); };
+    master_ = Buffer(b.master + offloaded.master, "weights", types_.offloads_master() ? host : memory);
+    if (b.compute > 0) compute_ = Buffer(b.compute, "weights in the compute type", memory);
+    for_each([&, masters = Layout(master_), computes = Layout(compute_)](Storage& storage) mutable {
+        storage.master = masters.next(storage, types_.master);
+        if (keeps_compute(storage, types_)) storage.compute = computes.next(storage, types_.compute);
+        if (!storage.is_gathered()) storage.w = storage.compute ? storage.compute : storage.master;
+    });
     owned_state_ = {all(master_)};
-    if (b.compute > 0) {
-        compute_ = Buffer(b.compute, "weights in the compute type", memory);
-        lay_out(storages_, &Storage::compute, compute_, types_.compute);
-    }
-    if (!is_sharded()) lay_out(storages_, &Storage::w, b.compute > 0 ? compute_ : master_, types_.compute);
     if (!with_optimizer) return;
     const Dtype acc = types_.accumulate();
     gradient_ = Buffer(b.gradients, "gradients", memory);
-    partial_count_ = lay_out(storages_, &Storage::gradient, gradient_, acc) / size_of(acc);
-    if (!is_sharded()) lay_out(storages_, &Storage::g, gradient_, acc);
     gradients_ = Tensor(gradient_.data(), acc, {b.gradients / size_of(acc)});
+    for_each([&, gradients = Layout(gradient_)](Storage& storage) mutable {
+        storage.gradient = gradients.next(storage, acc);
+        if (!storage.is_gathered()) storage.g = storage.gradient;
+        if (storage.is_partial()) partial_count_ = gradients.bytes() / size_of(acc);
+    });
     moments_.resize(most_kept());
     for (size_t i = 0; i < moments_.size(); ++i) {
         moments_[i] = Buffer(moment_bytes(i), "optimizer moments", types_.offload ? host : memory);
-        lay_out_moments(storages_, i, moments_[i]);
+        for_each([&, rows = Layout(moments_[i])](Storage& storage) mutable {
+            if (i < storage.kept().size()) storage.moments[i] = rows.next(storage, storage.kept()[i].dtype);
+        });
         owned_state_.push_back(all(moments_[i]));
     }
 }
@@ -190,12 +214,13 @@ std::vector<int64_t> Parameters::offloaded_kinds() const {
     return all;
 }
 
-std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
+std::array<Tensor, 2> Parameters::gradients_of(size_t unit, size_t sharding) const {
     const Dtype acc = types_.accumulate();
     const auto* origin = static_cast<const std::byte*>(gradients_.data);
     std::array<Tensor, 2> parts = {gradients_.slice_rows(0, 0), gradients_.slice_rows(0, 0)};
     const Unit& range = units_[unit];
     for (size_t i = range.first; i < range.first + range.count; ++i) {
+        if (storages_[i].sharding() != sharding) continue;
         Tensor& part = parts[storages_[i].is_partial() ? 0 : 1];
         const auto* at = static_cast<const std::byte*>(storages_[i].gradient.data);
         const int64_t first = (at - origin) / size_of(acc),
@@ -209,14 +234,13 @@ std::array<Tensor, 2> Parameters::gradients_of(size_t unit) const {
 
 namespace {
 
-// Elements of a dense piece from `begin` on, by several threads; they are on the host.
-void fill(Tensor values, int64_t begin, const Storage::Piece& piece, const Param& param,
-          const RandomStream& stream, int threads) {
-    const int64_t cols = std::max<int64_t>(1, piece.rows.cols());
+// Elements of a run from `begin` on, by several threads; they are on the host.
+void fill(Tensor values, int64_t begin, const OwnedRun& run, const RandomStream& stream, int threads) {
+    const Param& param = *run.param;
+    const int64_t cols = param.local.cols;
     const auto fill_some = [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) {
-            const int64_t row = piece.first_row + (begin + i) / cols,
-                          col = piece.first_col + (begin + i) % cols;
+            const int64_t row = run.first_row + (begin + i) / cols, col = run.first_col + (begin + i) % cols;
             set_element(values, i, param.init.value(stream, uint64_t(row * param.shape.cols() + col)));
         }
     };
@@ -231,13 +255,11 @@ void fill(Tensor values, int64_t begin, const Storage::Piece& piece, const Param
 
 void Parameters::initialise(uint64_t seed, int threads) {
     for (const Storage& storage : storages_)
-        for (const Param& param : storage.params()) {
-            const Storage::Piece piece = storage.owned(param, storage.master);
-            const RandomStream stream(seed, param.name);
-            const Tensor all = piece.rows.reshape({piece.rows.count()});
-            write_rows(master_device(), all, [&](Tensor values, int64_t first) {
-                fill(values, first, piece, param, stream, threads);
-            });
+        for (const OwnedRun& run : storage.runs()) {
+            const RandomStream stream(seed, run.param->name);
+            const Tensor rows = Storage::rows_of(run, storage.master);
+            write_rows(master_device(), rows.reshape({rows.count()}),
+                       [&](Tensor values, int64_t first) { fill(values, first, run, stream, threads); });
         }
 }
 
@@ -254,14 +276,11 @@ void Parameters::refresh_compute(Exec& exec, const Kernels& kernels) const {
         if (storage.compute) kernels.cast(exec, storage.compute, storage.master);
 }
 
-OwnedRows Parameters::rows_of(const Storage& storage, const Param& param, int64_t first, int64_t count) {
-    const auto rows = [&](Tensor of) {
-        return of ? storage.owned(param, of).rows.slice_rows(first, count) : Tensor{};
-    };
-    const Storage::Piece all = storage.owned(param, storage.master);
-    OwnedRows owned = {.param = param,
-                       .first_row = all.first_row + first,
-                       .first_col = all.first_col,
+OwnedRows Parameters::rows_of(const Storage& storage, const OwnedRun& run) {
+    const auto rows = [&](Tensor of) { return of ? Storage::rows_of(run, of) : Tensor{}; };
+    OwnedRows owned = {.param = *run.param,
+                       .first_row = run.first_row,
+                       .first_col = run.first_col,
                        .master = rows(storage.master),
                        .gradient = rows(storage.gradient),
                        .compute = rows(storage.compute),
@@ -271,12 +290,9 @@ OwnedRows Parameters::rows_of(const Storage& storage, const Param& param, int64_
 }
 
 void Parameters::for_each_owned(EachRows each) const {
-    for (const Storage& storage : storages_) {
-        if (!storage.trainable()) continue;
-        for (const Param& param : storage.params())
-            if (const int64_t rows = storage.owned(param, storage.master).rows.rows(); rows > 0)
-                each(rows_of(storage, param, 0, rows));
-    }
+    for (const Storage& storage : storages_)
+        if (storage.trainable())
+            for (const OwnedRun& run : storage.runs()) each(rows_of(storage, run));
 }
 
 }  // namespace coeus

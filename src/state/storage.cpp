@@ -15,31 +15,61 @@ Shape with_rows(const Shape& like, int64_t rows) {
 }  // namespace
 
 Storage::Storage(std::vector<Param> params, const StateTypes& types, const ShardPlace& place, size_t unit)
-    : params_(std::move(params)), unit_(unit), fsdp_(place.fsdp) {
+    : params_(std::move(params)), place_(place), unit_(unit) {
     require(!params_.empty(), "a storage holds at least one parameter");
-    int64_t rows = 0;
-    for (Param& param : params_) {
-        require(param.shape.cols() == params_.front().shape.cols(),
-                "parameters of one storage have equal columns");
-        require(param.trainable == params_.front().trainable,
-                "parameters of one storage are trained together or not at all");
-        require(param.shard.tp == params_.front().shard.tp, "parameters of one storage are divided alike");
-        param.local = param.part(place.tp, place.tp_rank);
-        param.first_row = rows;
-        rows += param.local.rows;
-    }
     const Param& first = params_.front();
-    const bool whole = params_.size() == 1 && first.local.rows == first.shape.rows() &&
-                       first.local.cols == first.shape.cols();
-    shape_ = whole ? first.shape : first.shape.rank == 1 ? Shape{rows} : Shape{rows, first.local.cols};
-    rows_per_shard_ = div_ceil(rows, fsdp_);
-    shard_first_row_ = std::min(rows, place.fsdp_rank * rows_per_shard_);
-    const int64_t owned_rows = std::min(rows_per_shard_, rows - shard_first_row_);
-    shard_shape_ = owned_rows == rows ? shape_ : with_rows(shape_, owned_rows);
+    for (Param& param : params_) {
+        require(param.shape.cols() == first.shape.cols(), "parameters of one storage have equal columns");
+        require(param.trainable == first.trainable,
+                "parameters of one storage are trained together or not at all");
+        require(param.shard.tp == first.shard.tp && param.shard.sharding == first.shard.sharding,
+                "parameters of one storage are divided alike");
+        require(param.groups == first.groups && param.groups > 0 && param.shape.rows() % param.groups == 0,
+                "parameters of one storage have as many groups, each of equal rows");
+        param.local = param.part(place.tp, place.tp_rank);
+        param.first_row = rows_per_group_;
+        rows_per_group_ += param.local.rows;
+    }
+    lay_out();
+    list_runs();
     // types and shapes are known before there is memory, so that a planning run can read them
     w = Tensor(nullptr, types.compute, shape_);
     g = Tensor(nullptr, types.accumulate(), shape_);
     gradient = Tensor(nullptr, types.accumulate(), shard_shape_);
+}
+
+void Storage::lay_out() {
+    const Param& first = params_.front();
+    const int64_t rows = first.groups * rows_per_group_;
+    const bool whole =
+        params_.size() == 1 && rows == first.shape.rows() && first.local.cols == first.shape.cols();
+    shape_ = whole ? first.shape : first.shape.rank == 1 ? Shape{rows} : Shape{rows, first.local.cols};
+    rows_per_shard_ = div_ceil(rows, place_.fsdp);
+    shard_first_row_ = std::min(rows, place_.fsdp_rank * rows_per_shard_);
+    const int64_t owned_rows = std::min(rows_per_shard_, rows - shard_first_row_);
+    shard_shape_ = owned_rows == rows ? shape_ : with_rows(shape_, owned_rows);
+}
+
+void Storage::list_runs() {
+    const int64_t last_owned = shard_first_row_ + shard_shape_.rows();
+    for (int64_t group = 0; group < params_.front().groups; ++group)
+        for (const Param& param : params_) {
+            const int64_t first = group * rows_per_group_ + param.first_row;
+            const int64_t begin = std::max(first, shard_first_row_),
+                          end = std::min(first + param.local.rows, last_owned);
+            if (begin >= end) continue;
+            const OwnedRun run = {
+                .param = &param,
+                .first = begin - shard_first_row_,
+                .rows = end - begin,
+                .first_row = group * param.rows_per_group() + param.local.first_row + (begin - first),
+                .first_col = param.local.first_col};
+            OwnedRun* last = runs_.empty() ? nullptr : &runs_.back();
+            if (last && last->param == &param && last->first_row + last->rows == run.first_row)
+                last->rows += run.rows;
+            else
+                runs_.push_back(run);
+        }
 }
 
 void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> group_of) {
@@ -50,19 +80,15 @@ void Storage::keep(std::vector<Moment> kept, FunctionRef<size_t(const Param&)> g
 }
 
 Tensor Storage::rows_of(const Param& param, Tensor of) const {
-    const Tensor rows = of.slice_rows(param.first_row, param.local.rows);
+    require(param.groups == 1 || params_.size() == 1,
+            "rows of a parameter that lies between others, group by group, do not follow each other");
+    const Tensor rows = of.slice_rows(param.first_row, param.groups * param.local.rows);
     return rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows;
 }
 
-Storage::Piece Storage::owned(const Param& param, Tensor of) const {
-    const int64_t last_owned = shard_first_row_ + shard_shape_.rows();
-    const int64_t begin = std::max(param.first_row, shard_first_row_),
-                  end = std::max(begin, std::min(param.first_row + param.local.rows, last_owned));
-    const int64_t first = begin < end ? begin - shard_first_row_ : 0;
-    const Tensor rows = of.slice_rows(first, end - begin);
-    return {.rows = rows.count() == param.shape.count() ? rows.reshape(param.shape) : rows,
-            .first_row = param.local.first_row + (begin - param.first_row),
-            .first_col = param.local.first_col};
+Tensor Storage::rows_of(const OwnedRun& run, Tensor of) {
+    const Tensor rows = of.slice_rows(run.first, run.rows);
+    return rows.count() == run.param->shape.count() ? rows.reshape(run.param->shape) : rows;
 }
 
 }  // namespace coeus

@@ -20,7 +20,6 @@ Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder
       model_(model),
       folder_(folder),
       world_(mesh.world()),
-      replicas_(mesh[dp_replicate]),
       engine_(engine),
       checkpoints_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
                    config.checkpoint.files) {}
@@ -30,11 +29,11 @@ int64_t Saving::full_state_bytes() const {
 }
 
 std::vector<CheckpointTensor> Saving::weights() const {
-    return checkpoint_tensors(engine_.decoder().parameters(), replicas_, false);
+    return checkpoint_tensors(engine_.decoder().parameters(), false);
 }
 
 std::vector<CheckpointTensor> Saving::full_state() const {
-    return checkpoint_tensors(engine_.decoder().parameters(), replicas_, true);
+    return checkpoint_tensors(engine_.decoder().parameters(), true);
 }
 
 void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {

@@ -51,7 +51,7 @@ public:
         for (const auto& [name, places] : places_of_all())
             tensors.push_back({.shape = model_.tensor(name, &Storage::master).shape,
                                .places = places,
-                               .local = model_.tensor(name, &Storage::master)});
+                               .blocks = {{model_.tensor(name, &Storage::master)}}});
         load_hub_weights(folder.string(), tensors, hub_ignores(model_.decoder.config()));
         model_.parameters().refresh_compute(model_.exec, cpu_kernels());
     }

@@ -16,20 +16,24 @@ CheckpointState::CheckpointState(Dtype dtype, double start, int64_t vocabulary) 
 void CheckpointState::add(const std::string& path, Dtype dtype, const Shape& shape, double start) {
     const Tensor t = memory.emplace_back(dtype, shape);
     for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, start + double(i) / 7);
-    tensors.push_back({.path = path, .shape = shape, .local = t});
+    tensors.push_back({.path = path, .shape = shape, .dtype = dtype, .blocks = {{t}}});
 }
 
 std::string CheckpointState::bytes() const {
     std::string all;
-    for (const auto& t : tensors) all.append(static_cast<const char*>(t.local.data), size_t(t.local.bytes()));
+    for (const auto& t : tensors) {
+        const Tensor& local = t.blocks.front().local;
+        all.append(static_cast<const char*>(local.data), size_t(local.bytes()));
+    }
     return all;
 }
 
 void CheckpointState::set_bytes(const std::string& all) {
     size_t at = 0;
     for (const auto& t : tensors) {
-        std::memcpy(t.local.data, all.data() + at, size_t(t.local.bytes()));
-        at += size_t(t.local.bytes());
+        const Tensor& local = t.blocks.front().local;
+        std::memcpy(local.data, all.data() + at, size_t(local.bytes()));
+        at += size_t(local.bytes());
     }
 }
 

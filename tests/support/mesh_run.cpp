@@ -2,6 +2,8 @@
 #include "support/mesh_run.hpp"
 
 #include "coeus/comm/nccl_world.hpp"
+#include "coeus/io/held_block.hpp"
+#include "coeus/state/replica.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>
@@ -94,18 +96,17 @@ std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& k
         for (const Param& param : storage.params()) {
             std::vector<double>& values = all[param.name];
             values.resize(size_t(param.shape.count()));
-            if (!tensor.data || param.copy > 0) continue;
-            const bool divided = param.shard.tp == Split::rows || param.shard.tp == Split::cols;
-            const bool counts = mesh.rank(dp_replicate) == 0 && (divided || mesh.rank(tp) == 0);
-            const Storage::Piece piece = storage.owned(param, tensor);
-            const OwnedTensor here(piece.rows.dtype, piece.rows.shape);
-            if (here.view.bytes() > 0)
-                engine.decoder().parameters().device().copy(here.view.data, piece.rows.data,
+            if (!tensor.data) continue;
+            if (replica_of(param, storage.place()).number > 0) continue;
+            for (const HeldBlock& block : blocks_of(storage, param, tensor)) {
+                const OwnedTensor here(block.local.dtype, block.local.shape);
+                engine.decoder().parameters().device().copy(here.view.data, block.local.data,
                                                             here.view.bytes());
-            for (int64_t i = 0; counts && i < piece.rows.count(); ++i) {
-                const int64_t row = piece.first_row + i / piece.rows.cols(),
-                              col = piece.first_col + i % piece.rows.cols();
-                values[size_t(row * param.shape.cols() + col)] = element(here, i);
+                for (int64_t i = 0; i < block.local.count(); ++i) {
+                    const int64_t row = block.first_row + i / block.local.cols(),
+                                  col = block.first_col + i % block.local.cols();
+                    values[size_t(row * param.shape.cols() + col)] = element(here, i);
+                }
             }
         }
     }

@@ -11,6 +11,7 @@
 #include "coeus/device/device.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/io/checkpoint_folder.hpp"
+#include "coeus/io/held_block.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -40,23 +41,23 @@ struct TrainRecord {
 };
 
 /// One array of the state: what it is called in the file, and what this rank holds of it. Every rank lists
-/// the same arrays in the same order, also those of which it holds nothing (local: no rows).
+/// the same arrays in the same order, also those of which it holds nothing (no blocks).
 struct CheckpointTensor {
-    std::string path;  ///< "model/norm.weight", "optimizer/exp_avg/norm.weight"
-    Shape shape;       ///< global
-    Tensor
-        local;  ///< of the type that is stored; rows [first_row, +rows) and columns [first_col, +cols) of it
-    int64_t first_row = 0;  ///< row: see Shape::rows
-    int64_t first_col = 0;
+    std::string path;                    ///< "model/norm.weight", "optimizer/exp_avg/norm.weight"
+    Shape shape;                         ///< global
+    Dtype dtype;                         ///< that is stored
+    std::vector<HeldBlock> blocks = {};  ///< of that type and of equal columns
     int replica = 0,
         replicas = 1;  ///< this rank's number among those that hold the same part; they share the work
-    const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
+    const Device* device = &host_device();  ///< where the blocks are; dense rows, but on the host
+
+    /// Of all blocks.
+    int64_t rows() const;
+    int64_t count() const;
 };
 
-/// What this rank owns of the weights, with `optimizer` also of the moments; all ranks of `replicas` own the
-/// same.
-std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Communicator& replicas,
-                                                 bool optimizer);
+/// What this rank owns of the weights, with `optimizer` also of the moments.
+std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, bool optimizer);
 
 /// Saves and loads the checkpoints of one run. Every member function but those that return what was given at
 /// construction is collective over its ranks, and where it throws, it throws on all of them.

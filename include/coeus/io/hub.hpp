@@ -6,6 +6,7 @@
 #include "coeus/device/device.hpp"
 #include "coeus/file/hub_place.hpp"
 #include "coeus/file/safetensors.hpp"
+#include "coeus/io/held_block.hpp"
 
 #include <functional>
 #include <string>
@@ -18,11 +19,10 @@ bool is_hub_folder(const std::string& path);
 
 /// One parameter, where it lies in the folder, and where this process wants it.
 struct HubTensor {
-    Shape shape;                   ///< global
-    std::vector<HubPlace> places;  ///< each of its rows in one of them
-    Tensor local;  ///< rows [first_row, +rows) and columns [first_col, +cols) in our order; any float type
-    int64_t first_row = 0, first_col = 0;
-    const Device* device = &host_device();  ///< where `local` is; dense rows, but on the host
+    Shape shape;                            ///< global
+    std::vector<HubPlace> places;           ///< each of its rows in one of them
+    std::vector<HeldBlock> blocks = {};     ///< in our order; any float type
+    const Device* device = &host_device();  ///< where the blocks are; dense rows, but on the host
 };
 
 /// True for a tensor of a folder that belongs to no parameter.

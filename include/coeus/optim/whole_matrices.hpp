@@ -14,7 +14,8 @@ namespace coeus {
 
 class WholeMatrices {
 public:
-    /// `scratch` holds the largest storage's matrices, and what `each` below takes of it.
+    /// The ranks of the dense sharding. `scratch` holds the largest storage's matrices, and what `each` below
+    /// takes of it.
     WholeMatrices(const Communicator& fsdp_ranks, const Communicator& tp_ranks, Arena& scratch)
         : fsdp_(fsdp_ranks), tp_(tp_ranks), scratch_(scratch) {}
 
@@ -22,8 +23,7 @@ public:
     /// of its global shape, in the compute type. What `each` leaves there takes the place of the gradient.
     /// Collective. Where the communicators are planned, nothing but the scratch is used.
     using Each = FunctionRef<void(const Param&, Tensor matrix)>;
-    void replace(Exec& exec, const Kernels& kernels, const ShardPlace& place, const Storage& storage,
-                 Each each) const;
+    void replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const;
     Arena& scratch() const { return scratch_; }
 
 private:

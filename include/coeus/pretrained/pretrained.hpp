@@ -45,10 +45,8 @@ public:
     /// Sequence length it was trained with; where that is unknown, the model's longest or 2048, whichever is
     /// less.
     int64_t trained_seq_len() const { return trained_seq_len_; }
-    /// Loads what this rank owns of the master weights; all ranks of `replicas` own the same. Collective over
-    /// `ranks`.
-    void load(const Parameters& parameters, const Communicator& replicas = alone(),
-              const Communicator& ranks = alone()) const;
+    /// Loads what this rank owns of the master weights. Collective over `ranks`.
+    void load(const Parameters& parameters, const Communicator& ranks = alone()) const;
 
 private:
     Pretrained() = default;

@@ -8,6 +8,10 @@
 //               to the owned rows
 //
 // and where replicas have the same rows, these are summed over them when the step's last gradient is there.
+// Which ranks these are is said by each storage's sharding; the collectives of a unit are grouped by it, in
+// the order of the shardings' numbers on every rank. What no other rank divides is used where it is owned,
+// also beside storages of the same unit that are gathered.
+//
 // All of that runs on streams of its own: the gather of the next unit beside the present one's computation,
 // the reduction of a unit beside the next one's backward. If units are released after use, they take turns in
 // one buffer, which is as large as the two largest neighbours (unit_places.hpp).
@@ -17,7 +21,6 @@
 #include "coeus/device/stream.hpp"
 #include "coeus/state/parameters.hpp"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,8 +38,8 @@ struct GatherOptions {
     Keep gradients = Keep::neighbours;
 };
 
-/// The ranks that gather weights and sum gradients. Two communicators over the same ranks, since gathers and
-/// reductions run side by side.
+/// The ranks of one sharding that gather weights and sum gradients. Two communicators over the same ranks,
+/// since gathers and reductions run side by side.
 struct GatherRanks {
     const Communicator& gather;
     const Communicator& reduce;
@@ -55,8 +58,10 @@ public:
         int64_t weights = 0, gradients = 0;
     };
     Bytes bytes() const;
-    /// `compute`: on whose device it is, whose threads clear gradients, and whose observer sees the waiting.
-    void allocate(const GatherRanks& ranks, Stream::Mode streams, Exec& compute, const Kernels& kernels);
+    /// `ranks`: of each sharding, by its number. `compute`: on whose device it is, whose threads clear
+    /// gradients, and whose observer sees the waiting.
+    void allocate(const std::vector<GatherRanks>& ranks, Stream::Mode streams, Exec& compute,
+                  const Kernels& kernels);
 
     /// Keeps w of a unit's storages valid. `gathered` null (planning, one rank): w is always valid.
     class [[nodiscard]] WeightLease {
@@ -113,14 +118,16 @@ public:
 
 private:
     class Places;
-    bool is_sharded() const { return parameters_.is_sharded(); }
+    bool is_gathered(size_t unit) const;
     void hold_weights(size_t unit);
     void release_weights(size_t unit);
     void hold_gradients(size_t unit);
     void release_gradients(size_t unit);
     void give_back_gradients(size_t unit) noexcept;
     template <class Each>  // (number, storage)
-    void for_each_storage(size_t unit, const Each& each) const;
+    void for_each_gathered(size_t unit, const Each& each) const;
+    template <class Each>  // (number, storage)
+    void for_each_gathered(size_t unit, size_t sharding, const Each& each) const;
     void gather(Exec& exec, size_t unit);
     void scatter(Exec& exec, size_t unit);
     void sum_over_replicas(Exec& exec, size_t unit);
@@ -130,7 +137,8 @@ private:
     Parameters& parameters_;
     GatherOptions options_;
     std::unique_ptr<Places> weights_, gradients_;
-    std::optional<GatherRanks> ranks_;
+    std::vector<bool> is_gathered_;   // of each unit: some of its storages
+    std::vector<GatherRanks> ranks_;  // of each sharding
     const Kernels* kernels_ = nullptr;
     Exec* compute_ = nullptr;
     bool last_uses_ = false;

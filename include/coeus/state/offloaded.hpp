@@ -38,8 +38,7 @@ private:
     };
     struct Part {
         const Storage* storage;
-        const Param* param;
-        int64_t first, count;  // rows of what is owned of it
+        OwnedRun run;
     };
     struct Range {
         int64_t first = 0, last = 0;  // bytes of a kind
@@ -48,7 +47,7 @@ private:
         std::vector<Range> ranges;  // of every kind
         std::vector<Part> parts;
     };
-    void add(const Storage& storage, const Param& param);
+    void add(const Storage& storage, const OwnedRun& run);
     int64_t fitting(const OwnedRows& rest, const Chunk& chunk) const;
     Tensor moved(Tensor rows, size_t kind, size_t chunk) const;
     std::byte* place_of(size_t kind, size_t chunk) const;

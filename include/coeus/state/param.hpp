@@ -13,9 +13,12 @@ namespace coeus {
 /// How a parameter is divided over an axis. partial: every rank holds it whole, and its gradient is a sum
 /// over the axis.
 enum class Split : uint8_t { none, rows, cols, partial };
+/// The sharding of all layers but those that divide their parameters over other ranks.
+constexpr size_t dense_sharding = 0;
 /// Sharding is said once, here. FSDP always splits the rows of what remains.
 struct Shard {
     Split tp = Split::none;
+    size_t sharding = dense_sharding;  ///< over which ranks: number of a ShardPlace in Parameters
 };
 
 /// What a parameter is in its model: optimizers and their options are chosen by it.
@@ -47,13 +50,14 @@ struct Init {
     double value(const RandomStream& stream, uint64_t index) const;
 };
 
-/// This rank's place among the ranks that divide the parameters between them.
+/// This rank's place among the ranks that divide parameters between them: one for each sharding.
 struct ShardPlace {
-    int tp = 1, tp_rank = 0;      ///< tensor parallel: blocks of rows or columns, used as they are
-    int fsdp = 1, fsdp_rank = 0;  ///< rows of what tensor parallelism leaves, gathered for use
+    int tp = 1, tp_rank = 0;        ///< tensor parallel: blocks of rows or columns, used as they are
+    int fsdp = 1, fsdp_rank = 0;    ///< rows of what tensor parallelism leaves, gathered for use
+    int replicas = 1, replica = 0;  ///< data-parallel groups of such ranks, each of which has all
 };
 
-/// A block of a matrix.
+/// A block of a matrix; of a parameter with several groups, the same block of each.
 struct Extent {
     int64_t first_row = 0, rows = 0, first_col = 0, cols = 0;
 };
@@ -65,14 +69,16 @@ struct Param {
     Shard shard = {};
     ParamRole role = ParamRole::matrix;
     bool trainable = true;
+    int64_t groups = 1;  ///< matrices of equal rows that it holds one below the other
     int copies = 1,
         copy = 0;       ///< pipeline ranks that have it (a table tied to the head: two); this one's number
     Extent local = {};  ///< what this rank's layers use of it; set by its Storage
-    int64_t first_row = 0;  ///< of the local part in its Storage
+    int64_t first_row = 0;  ///< of the local part among the rows of a group in its Storage
     size_t group = 0;       ///< number of the optimizer's group that updates it; set by the optimizer
 
+    int64_t rows_per_group() const { return shape.rows() / groups; }
     /// The part of a tensor-parallel rank: equal blocks, the last ones shorter or empty where they do not
-    /// fit evenly.
+    /// fit evenly. Of each group.
     Extent part(int tp, int tp_rank) const;
 };
 

@@ -37,15 +37,19 @@ using EachRows = FunctionRef<void(const OwnedRows&)>;
 
 class Parameters {
 public:
+    /// `place`: this rank's in the dense sharding.
     explicit Parameters(const StateTypes& types, const ShardPlace& place = {})
-        : types_(types), place_(place) {}
+        : types_(types), places_{place} {}
     Parameters(const Parameters&) = delete;
     Parameters& operator=(const Parameters&) = delete;
 
     const StateTypes& types() const { return types_; }
-    const ShardPlace& place() const { return place_; }
-    /// Some of the weights are on other ranks: they are gathered for use.
-    bool is_sharded() const { return place_.fsdp > 1; }
+    /// A sharding beside the dense one, before a parameter says that it is its own. Returns its number.
+    size_t add_sharding(const ShardPlace& place);
+    /// In the order of their numbers.
+    const std::vector<ShardPlace>& places() const { return places_; }
+    /// In the dense sharding.
+    const ShardPlace& place() const { return places_[dense_sharding]; }
 
     /// Begins a unit: what is added from here on. Returns its number. `uses`: see Unit.
     size_t begin_unit(int uses = 1);
@@ -66,6 +70,9 @@ public:
     const std::vector<const Storage*>& model() const { return model_; }
     const std::deque<Storage>& storages() const { return storages_; }
     std::deque<Storage>& storages() { return storages_; }
+    /// The same in the order in which they lie in every buffer: those first whose gradients are still to be
+    /// summed over the tensor-parallel ranks, then those of each sharding.
+    void for_each_in_memory(FunctionRef<void(const Storage&)> each) const;
     const std::vector<Unit>& units() const { return units_; }
     /// Elements of the model's parameters, those of all ranks.
     int64_t count() const;
@@ -88,8 +95,8 @@ public:
     Bytes bytes(bool with_optimizer) const;
     /// Of the host beside it: what is offloaded.
     Bytes offloaded_bytes() const;
-    /// Gets the memory of what this rank owns and points the storages at it. Where it owns all, w and g are
-    /// there too. `with_optimizer` false: no gradients, no moments (generation).
+    /// Gets the memory of what this rank owns and points the storages at it. Where it owns all of one, w and
+    /// g are there too. `with_optimizer` false: no gradients, no moments (generation).
     void allocate(bool with_optimizer, const Device& device = host_device());
     /// Where that memory is, but for what is offloaded.
     const Device& device() const { return *device_; }
@@ -105,25 +112,26 @@ public:
     void clear_moments(Exec& exec, const Kernels& kernels) const;
     /// The weights in the compute type, where these are kept beside the master, after initialise() or a load.
     void refresh_compute(Exec& exec, const Kernels& kernels) const;
-    /// What this rank owns of each trainable parameter, where it lies.
+    /// What this rank owns of each trainable parameter, run by run, where it lies.
     void for_each_owned(EachRows each) const;
-    /// `count` rows from `first` on of what this rank owns of a parameter.
-    static OwnedRows rows_of(const Storage& storage, const Param& param, int64_t first, int64_t count);
+    /// The rows of a run, or of a part of one.
+    static OwnedRows rows_of(const Storage& storage, const OwnedRun& run);
 
     /// All owned gradients as one vector, gaps for alignment included (they stay zero).
     Tensor gradients() const { return gradients_; }
-    /// Of it those of one unit: the partial ones, and the others.
-    std::array<Tensor, 2> gradients_of(size_t unit) const;
+    /// Of it those of one unit and sharding: the partial ones, and the others.
+    std::array<Tensor, 2> gradients_of(size_t unit, size_t sharding = dense_sharding) const;
     /// The beginning of it: those that are still to be summed over the tensor-parallel ranks.
     Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }
 
 private:
+    int64_t compute_bytes() const;
     int64_t moment_bytes() const;
     int64_t moment_bytes(size_t number) const;
     size_t most_kept() const;
 
     StateTypes types_;
-    ShardPlace place_;
+    std::vector<ShardPlace> places_;
     std::deque<Storage> storages_, elsewhere_;
     std::vector<const Storage*> model_;
     bool here_ = true;

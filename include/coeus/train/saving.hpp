@@ -67,7 +67,6 @@ private:
     const DecoderConfig& model_;
     const RunFolder& folder_;
     const Communicator& world_;
-    const Communicator& replicas_;
     Engine& engine_;
     CheckpointStore checkpoints_;
     std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training goes on

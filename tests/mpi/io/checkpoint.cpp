@@ -36,33 +36,38 @@ struct Part {
 
     void add(const Communicator& group, Layout layout, Dtype dtype, bool filled, const std::string& path,
              const Shape& shape) {
-        CheckpointTensor t{.path = path, .shape = shape};
+        CheckpointTensor t{.path = path, .shape = shape, .dtype = dtype};
+        HeldBlock block;
         int64_t rows = shape.rows(), cols = shape.cols();
         const auto part_of = [&](int64_t n, int64_t& first) {
             const int64_t each = div_ceil(n, group.size());
             first = std::min(n, group.rank() * each);
             return std::min(each, n - first);
         };
-        if (layout == Layout::rows) rows = part_of(rows, t.first_row);
-        if (layout == Layout::columns) cols = part_of(cols, t.first_col);
+        if (layout == Layout::rows) rows = part_of(rows, block.first_row);
+        if (layout == Layout::columns) cols = part_of(cols, block.first_col);
         if (layout == Layout::replicated) t.replica = group.rank(), t.replicas = group.size();
         // rows lie three elements further apart than they are long
         const Tensor wide = memory.emplace_back(dtype, Shape{rows, cols + 3});
-        t.local = wide.slice_cols(0, cols);
+        block.local = wide.slice_cols(0, cols);
         for (int64_t r = 0; r < rows; ++r)
             for (int64_t c = 0; c < cols; ++c)
-                set_element(t.local.slice_rows(r, 1), c,
-                            filled ? value(path, (t.first_row + r) * shape.cols() + t.first_col + c) : -1);
+                set_element(
+                    block.local.slice_rows(r, 1), c,
+                    filled ? value(path, (block.first_row + r) * shape.cols() + block.first_col + c) : -1);
+        t.blocks = {block};
         tensors.push_back(t);
     }
 
     int64_t wrong() const {
         int64_t wrong = 0;
         for (const auto& t : tensors)
-            for (int64_t r = 0; r < t.local.rows(); ++r)
-                for (int64_t c = 0; c < t.local.cols(); ++c)
-                    wrong += !(element(t.local.slice_rows(r, 1), c) ==
-                               value(t.path, (t.first_row + r) * t.shape.cols() + t.first_col + c));
+            for (const HeldBlock& block : t.blocks)
+                for (int64_t r = 0; r < block.local.rows(); ++r)
+                    for (int64_t c = 0; c < block.local.cols(); ++c)
+                        wrong +=
+                            !(element(block.local.slice_rows(r, 1), c) ==
+                              value(t.path, (block.first_row + r) * t.shape.cols() + block.first_col + c));
         return wrong;
     }
 };

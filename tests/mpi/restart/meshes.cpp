@@ -106,7 +106,7 @@ public:
     MeshRun& model() { return model_; }
     const Mesh& mesh() const { return mesh_; }
     std::vector<CheckpointTensor> state() const {
-        return checkpoint_tensors(model_.engine.decoder().parameters(), mesh_[dp_replicate], true);
+        return checkpoint_tensors(model_.engine.decoder().parameters(), true);
     }
     /// Where the run is after a step.
     static TrainRecord record_of(int64_t step) {
@@ -276,10 +276,11 @@ std::vector<Pair> some_pairs() {
 std::string bits(const std::vector<CheckpointTensor>& state) {
     std::string all;
     for (const CheckpointTensor& tensor : state)
-        for (int64_t row = 0; row < tensor.local.rows(); ++row) {
-            const Tensor one = tensor.local.slice_rows(row, 1);
-            all.append(static_cast<const char*>(one.data), size_t(one.count() * size_of(one.dtype)));
-        }
+        for (const HeldBlock& block : tensor.blocks)
+            for (int64_t row = 0; row < block.local.rows(); ++row) {
+                const Tensor one = block.local.slice_rows(row, 1);
+                all.append(static_cast<const char*>(one.data), size_t(one.count() * size_of(one.dtype)));
+            }
     return all;
 }
 

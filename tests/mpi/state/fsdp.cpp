@@ -77,7 +77,7 @@ public:
         if (c.tied) parameters.use_after(0, parameters.units().size() - 1);
         gathered = std::make_unique<Gathered>(parameters, c.keep);
         parameters.allocate(true);
-        gathered->allocate({gather_, reduce_, replicas_}, c.streams, exec, cpu_kernels());
+        gathered->allocate({{gather_, reduce_, replicas_}}, c.streams, exec, cpu_kernels());
         gather_.observe(&gathers);
         reduce_.observe(&reductions);
         replicas_.observe(&sums);

@@ -42,22 +42,18 @@ std::map<std::string, std::vector<double>> state(const MeshRun& run) {
 // The lowest bit of this rank's first element of a parameter.
 void flip(MeshRun& run, const std::string& name, const StorageTensor& kind) {
     for (const Storage& storage : run.engine.decoder().parameters().storages())
-        for (const Param& param : storage.params()) {
-            const Tensor rows = storage.owned(param, kind(storage)).rows;
-            if (param.name == name && rows.count() > 0) *static_cast<unsigned char*>(rows.data) ^= 1;
-        }
+        for (const OwnedRun& run_of : storage.runs())
+            if (run_of.param->name == name)
+                *static_cast<unsigned char*>(Storage::rows_of(run_of, kind(storage)).data) ^= 1;
 }
 
 // World ranks that own the same elements of a parameter as the last one does, this one included.
 std::vector<int> holders_beside_last(const Communicator& world, const MeshRun& run, const std::string& name) {
     std::array<int64_t, 4> own = {-1, -1, -1, -1};
     for (const Storage& storage : run.engine.decoder().parameters().storages())
-        for (const Param& param : storage.params())
-            if (param.name == name) {
-                const Storage::Piece piece = storage.owned(param, storage.master);
-                if (piece.rows.count() > 0)
-                    own = {piece.first_row, piece.first_col, piece.rows.rows(), piece.rows.cols()};
-            }
+        for (const OwnedRun& part : storage.runs())
+            if (part.param->name == name)
+                own = {part.first_row, part.first_col, part.rows, part.param->local.cols};
     std::vector<int64_t> all(4 * size_t(world.size()));
     world.all_gather(Tensor(all.data(), Dtype::i64, {int64_t(all.size())}),
                      Tensor(own.data(), Dtype::i64, {4}));

@@ -70,8 +70,8 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     CheckpointState wide(Dtype::f64, -3);
     REQUIRE(checkpoint.load_newest(wide.tensors));
     for (size_t i = 0; i < saved.tensors.size(); ++i)
-        for (int64_t k = 0; k < saved.tensors[i].local.count(); ++k)
-            REQUIRE(element(wide.tensors[i].local, k) == element(saved.tensors[i].local, k));
+        for (int64_t k = 0; k < saved.tensors[i].count(); ++k)
+            REQUIRE(element(wide.memory[i], k) == element(saved.memory[i], k));
 
     const std::string path = checkpoint.export_model(record_of(1), saved.tensors, Dtype::bf16).path;
     CHECK(fs::path(path).filename() == "model-00000001.h5");
@@ -83,12 +83,12 @@ TEST_CASE("checkpoint: types are converted on request", "[checkpoint]") {
     CHECK(verify_checkpoint(path).empty());
     const auto values = hdf5::File::open(path).dataset("model/tok_embeddings.weight").read_all<float>();
     for (size_t k = 0; k < values.size(); ++k)
-        REQUIRE(values[k] == float(bf16(float(element(saved.tensors[0].local, int64_t(k))))));
+        REQUIRE(values[k] == float(bf16(float(element(saved.memory[0], int64_t(k))))));
     // weights alone can be a start
     CheckpointState start(Dtype::f32, -3);
     start.tensors.resize(3);
     CHECK(load_checkpoint(path, start.tensors, self).step == 1);
-    CHECK(element(start.tensors[2].local, 0) == 3.5);
+    CHECK(element(start.memory[2], 0) == 3.5);
 }
 
 TEST_CASE("checkpoint: the newest full one is found", "[checkpoint]") {

@@ -36,12 +36,12 @@ struct State {
     void add(const std::string& path, const Shape& shape, double start) {
         const Tensor t = memory.emplace_back(Dtype::f32, shape);
         for (int64_t i = 0; i < t.count(); ++i) set_element(t, i, start + double(i) / 7);
-        tensors.push_back({.path = path, .shape = shape, .local = t});
+        tensors.push_back({.path = path, .shape = shape, .dtype = Dtype::f32, .blocks = {{t}}});
     }
     bool operator==(const State& other) const {
         for (size_t i = 0; i < tensors.size(); ++i)
-            for (int64_t k = 0; k < tensors[i].local.count(); ++k)
-                if (!(element(tensors[i].local, k) == element(other.tensors[i].local, k))) return false;
+            for (int64_t k = 0; k < tensors[i].count(); ++k)
+                if (!(element(memory[i], k) == element(other.memory[i], k))) return false;
         return true;
     }
 };

@@ -37,8 +37,7 @@ TEST_CASE("hub: weights come in our order and type, whole or in parts", "[hub]")
     OwnedTensor whole(Dtype::f64, {32, 64}), part(Dtype::f32, {10, 20});
     const auto wanted = [&](Tensor local, int64_t row, int64_t col) {
         for (HubTensor& tensor : all)
-            if (tensor.places.front().name == k_proj)
-                tensor.local = local, tensor.first_row = row, tensor.first_col = col;
+            if (tensor.places.front().name == k_proj) tensor.blocks = {{local, row, col}};
         load_hub_weights(folder, all, nothing_ignored);
     };
     wanted(whole, 0, 0);
@@ -67,7 +66,7 @@ TEST_CASE("hub: weights of another model are refused in words", "[hub]") {
     OwnedTensor a(Dtype::f32, {3, 2}), b(Dtype::f32, {2});
     const auto whole = [](const std::string& name, const Shape& shape, Tensor local) {
         return std::vector<HubTensor>{
-            {.shape = shape, .places = {HubPlace::whole(name, shape)}, .local = local}};
+            {.shape = shape, .places = {HubPlace::whole(name, shape)}, .blocks = {{local}}}};
     };
     const HubIgnores ignores = [](const std::string& name) { return name != "q_norm.weight"; };
     write({});
@@ -108,9 +107,9 @@ TEST_CASE(
     const std::vector<HubPlace> places = {up_of(0), up_of(1)};
     const HubPlace right_half = {.name = "halves", .shape = {4, 6}, .rows = 4, .offset = 3, .row_stride = 6};
     load_hub_weights(folder.path(),
-                     {{.shape = {6, 2}, .places = places, .local = up},
-                      {.shape = {6, 2}, .places = places, .local = last, .first_row = 2, .first_col = 1},
-                      {.shape = {4, 3}, .places = {right_half}, .local = right}},
+                     {{.shape = {6, 2}, .places = places, .blocks = {{up}}},
+                      {.shape = {6, 2}, .places = places, .blocks = {{last, 2, 1}}},
+                      {.shape = {4, 3}, .places = {right_half}, .blocks = {{right}}}},
                      nothing_ignored);
     for (int64_t row = 0; row < 6; ++row)
         for (int64_t col = 0; col < 2; ++col)

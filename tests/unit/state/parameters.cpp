@@ -68,6 +68,63 @@ TEST_CASE("storages refuse what cannot be stacked") {
                       Catch::Contains("parameters of one storage are trained together or not at all"));
 }
 
+TEST_CASE("storages refuse parameters that are not divided alike, and shardings that are not there") {
+    Parameters parameters({});
+    const size_t other = parameters.add_sharding({.fsdp = 2});
+    const auto of = [](const Shard& shard, int64_t groups = 1) {
+        Param param = matrix("a", 4, 3);
+        param.shard = shard;
+        param.groups = groups;
+        return param;
+    };
+    CHECK_THROWS_WITH(parameters.add({of({}), of({Split::rows})}), Catch::Contains("are divided alike"));
+    CHECK_THROWS_WITH(parameters.add({of({}), of({.sharding = other})}),
+                      Catch::Contains("are divided alike"));
+    CHECK_THROWS_WITH(parameters.add({of({}), of({}, 2)}), Catch::Contains("have as many groups"));
+    CHECK_THROWS_WITH(parameters.add(of({}, 3)), Catch::Contains("each of equal rows"));
+    CHECK_THROWS_WITH(parameters.add(of({.sharding = other + 1})),
+                      Catch::Contains("a sharding that was not added"));
+    CHECK_THROWS_WITH(parameters.add(of({Split::partial, other})),
+                      Catch::Contains("sums over tensor-parallel ranks are of the dense sharding"));
+    const Storage& between = parameters.add({of({}, 2), of({}, 2)});
+    CHECK_THROWS_WITH(between.rows_of(between.params()[0], between.w),
+                      Catch::Contains("do not follow each other"));
+}
+
+TEST_CASE("gradients lie by sharding, those that are summed over tensor-parallel ranks first") {
+    Parameters parameters({Dtype::f64, Dtype::f64}, {.tp = 2});
+    const size_t other = parameters.add_sharding({});
+    const auto add = [&](const Shard& shard) -> Storage& {
+        return parameters.add(
+            {.name = "a", .shape = {8, 2}, .init = Init::ones(), .shard = shard});  // two lines of memory
+    };
+    const Storage& first = add({.sharding = other});
+    const Storage& second = add({});
+    parameters.begin_unit();
+    const Storage& third = add({Split::partial});
+    const Storage& fourth = add({.sharding = other});
+    const Storage& fifth = add({});
+    const Storage& sixth = add({.sharding = other});
+    parameters.allocate(true);
+    const auto* at = static_cast<std::byte*>(parameters.gradients().data);
+    for (const Storage* storage : {&third, &second, &fifth, &first, &fourth, &sixth}) {
+        CHECK(storage->gradient.data == at);
+        CHECK(storage->g.data == at);
+        at += 128;
+    }
+    CHECK(parameters.partial_gradients().count() == 16);
+    const auto parts = parameters.gradients_of(1, other);
+    CHECK(parts[0].count() == 0);
+    CHECK(parts[1].data == fourth.gradient.data);
+    CHECK(parts[1].count() == 32);
+    CHECK(parameters.gradients_of(1)[0].data == third.gradient.data);
+    CHECK(parameters.gradients_of(1)[1].data == fifth.gradient.data);
+    CHECK(parameters.gradients_of(1)[1].count() == 16);
+    std::vector<const Storage*> order;
+    parameters.for_each_in_memory([&](const Storage& storage) { order.push_back(&storage); });
+    CHECK(order == std::vector<const Storage*>{&third, &second, &fifth, &first, &fourth, &sixth});
+}
+
 TEST_CASE("memory is what was announced, and every matrix is aligned") {
     struct Types {
         StateTypes types;
