@@ -3,6 +3,7 @@
 #include "coeus/device/memory.hpp"
 #include "coeus/io/async_checkpoint.hpp"
 #include "coeus/io/checksum.hpp"
+#include "coeus/state/parameters.hpp"
 #include "mpi/io/groups.hpp"
 #include "support/catch.hpp"
 #include "support/full_disk.hpp"
@@ -20,7 +21,8 @@ double value(const std::string& path, int64_t index) {
     return double((int64_t(path.size()) + index * 13) % 251);  // exact in bfloat16
 }
 
-enum class Layout { replicated, rows, columns };
+// stripes: rows taken by the ranks in turns; pieces: as replicated, but in three blocks
+enum class Layout { replicated, rows, columns, stripes, pieces };
 
 /// What one rank of a group holds of four arrays, one of them large enough to be shared among replicas.
 struct Part {
@@ -37,25 +39,35 @@ struct Part {
     void add(const Communicator& group, Layout layout, Dtype dtype, bool filled, const std::string& path,
              const Shape& shape) {
         CheckpointTensor t{.path = path, .shape = shape, .dtype = dtype};
-        HeldBlock block;
-        int64_t rows = shape.rows(), cols = shape.cols();
-        const auto part_of = [&](int64_t n, int64_t& first) {
-            const int64_t each = div_ceil(n, group.size());
-            first = std::min(n, group.rank() * each);
-            return std::min(each, n - first);
+        const int64_t rows = shape.rows();
+        const auto part_of = [&](int64_t n) {
+            const int64_t each = div_ceil(n, group.size()), first = std::min(n, group.rank() * each);
+            return std::pair(first, std::min(each, n - first));
         };
-        if (layout == Layout::rows) rows = part_of(rows, block.first_row);
-        if (layout == Layout::columns) cols = part_of(cols, block.first_col);
-        if (layout == Layout::replicated) t.replica = group.rank(), t.replicas = group.size();
-        // rows lie three elements further apart than they are long
-        const Tensor wide = memory.emplace_back(dtype, Shape{rows, cols + 3});
-        block.local = wide.slice_cols(0, cols);
-        for (int64_t r = 0; r < rows; ++r)
-            for (int64_t c = 0; c < cols; ++c)
-                set_element(
-                    block.local.slice_rows(r, 1), c,
-                    filled ? value(path, (block.first_row + r) * shape.cols() + block.first_col + c) : -1);
-        t.blocks = {block};
+        if (layout == Layout::replicated || layout == Layout::pieces)
+            t.replica = group.rank(), t.replicas = group.size();
+        const auto hold = [&](std::pair<int64_t, int64_t> of_rows, std::pair<int64_t, int64_t> of_cols) {
+            const auto& [first_row, count] = of_rows;
+            const auto& [first_col, cols] = of_cols;
+            // rows lie three elements further apart than they are long
+            const Tensor local = memory.emplace_back(dtype, Shape{count, cols + 3}).view.slice_cols(0, cols);
+            for (int64_t r = 0; r < count; ++r)
+                for (int64_t c = 0; c < cols; ++c)
+                    set_element(local.slice_rows(r, 1), c,
+                                filled ? value(path, (first_row + r) * shape.cols() + first_col + c) : -1);
+            t.blocks.push_back({local, first_row, first_col});
+        };
+        const auto hold_rows = [&](int64_t first, int64_t last) {
+            hold({first, std::min(last, rows) - first}, {0, shape.cols()});
+        };
+        if (layout == Layout::stripes)
+            for (int64_t first = group.rank() * 5; first < rows; first += group.size() * 5)
+                hold_rows(first, first + 5);
+        else if (layout == Layout::pieces)
+            for (int64_t piece = 0; piece < 3; ++piece) hold_rows(piece * rows / 3, (piece + 1) * rows / 3);
+        else
+            hold(layout == Layout::rows ? part_of(rows) : std::pair(int64_t(0), rows),
+                 layout == Layout::columns ? part_of(shape.cols()) : std::pair(int64_t(0), shape.cols()));
         tensors.push_back(t);
     }
 
@@ -90,14 +102,15 @@ TEST_CASE("checkpoints of any number of ranks are the same bytes and load on any
         const auto name = [&](int size, Layout layout) {
             return fmt::format("{}/{}-{}", folder.path, size, int(layout));
         };
-        const auto layouts = {Layout::replicated, Layout::rows, Layout::columns};
+        const auto layouts = {Layout::replicated, Layout::rows, Layout::columns, Layout::stripes,
+                              Layout::pieces};
         for (int size = 1; size <= world.size(); size *= 2) {
             const Group group(world, size);
             if (group.takes_part && group.number == 0)
                 for (Layout layout : layouts) {
                     const Part part(group.comm, layout, dtype, true);
                     const CheckpointStore checkpoint(name(size, layout), 1, group.comm);
-                    if (layout == Layout::rows) {  // beside
+                    if (layout != Layout::replicated && layout != Layout::columns) {  // beside
                         AsyncCheckpoint beside(checkpoint, group.comm, part.tensors);
                         beside.begin(record);
                         CHECK(beside.finish().has_value());
@@ -133,7 +146,8 @@ TEST_CASE("several files of a checkpoint are the same bytes whatever wrote them,
     const SharedFolder folder(world);
     const char* const names[] = {"step-00000012.h5", "step-00000012.parts/0.h5", "step-00000012.parts/1.h5"};
     const auto written = [&](Layout layout) { return fmt::format("{}/{}", folder.path, int(layout)); };
-    for (Layout layout : {Layout::replicated, Layout::rows, Layout::columns}) {
+    for (Layout layout :
+         {Layout::replicated, Layout::rows, Layout::columns, Layout::stripes, Layout::pieces}) {
         const Part part(world, layout, Dtype::f32, true);
         const CheckpointStore checkpoint(written(layout), 1, world, 2);
         if (layout == Layout::rows) {
@@ -246,4 +260,62 @@ TEST_CASE("sums over ranks wrap like uint64") {
     CHECK(sums[0] == expected);
     CHECK(sums[1] == uint64_t(world.size()));
     CHECK(sums[2] == uint64_t(0) - uint64_t(world.size()));
+}
+
+TEST_CASE("parameters of several groups and shardings are the same arrays as on one rank") {
+    const Communicator world = Communicator::world("world");
+    const SharedFolder folder(world);
+    const int ranks = world.size(), rank = world.rank();
+    struct Weights {
+        Parameters parameters;
+
+        Weights(int64_t groups, const ShardPlace& dense, const ShardPlace& other)
+            : parameters({Dtype::f32, Dtype::f32}, dense) {
+            const size_t others = parameters.add_sharding(other);
+            const auto param = [&](const char* name, int64_t rows, int64_t cols, size_t sharding) {
+                return Param{.name = name,
+                             .shape = {groups, rows / groups, cols},
+                             .init = Init::normal(1),
+                             .shard = {.sharding = sharding},
+                             .groups = groups};
+            };
+            parameters.add({param("a", 12, 5, dense_sharding), param("b", 6, 5, dense_sharding)});
+            parameters.add(
+                {param("c", 1206, 260, others), param("d", 6, 260, others)});  // shared among replicas
+            parameters.allocate(true);
+        }
+        std::vector<double> values() const {
+            std::vector<double> all;
+            parameters.for_each_owned([&](const OwnedRows& rows) {
+                for (int64_t i = 0; i < rows.master.count(); ++i) all.push_back(element(rows.master, i));
+            });
+            return all;
+        }
+    };
+    const ShardPlace divided = {.fsdp = ranks, .fsdp_rank = rank}, whole = {};
+    const ShardPlace replicated = {.replicas = ranks, .replica = rank};
+    for (const int64_t groups : {1, 3}) {
+        Weights many(groups, divided, replicated), one(groups, whole, whole);
+        many.parameters.initialise(3, 1);
+        one.parameters.initialise(3, 1);
+        const auto written = [&](const char* name) {
+            return fmt::format("{}/{}-{}", folder.path, name, groups);
+        };
+        CheckpointStore(written("many"), 1, world).save(record, checkpoint_tensors(many.parameters, true));
+        const Group alone(world, 1);
+        if (rank == 0)
+            CheckpointStore(written("one"), 1, alone.comm)
+                .save(record, checkpoint_tensors(one.parameters, true));
+        world.barrier();
+        const auto bytes = [&](const char* name) {
+            return test::read_file(written(name) + "/step-00000012.h5");
+        };
+        const bool same = bytes("many") == bytes("one");
+        CHECK(same);
+        Weights again(groups, divided, replicated);
+        REQUIRE(CheckpointStore(written("one"), 1, world)
+                    .load_newest(checkpoint_tensors(again.parameters, true)));
+        CHECK(again.values() == many.values());
+        world.barrier();
+    }
 }

@@ -34,12 +34,13 @@ struct GatherCase {
     Stream::Mode streams = Stream::Mode::eager;
     StateTypes types = {Dtype::f64, Dtype::f64};
     bool tied = false;
+    bool mixed = false;  ///< storages of two more shardings among the others
 
     std::string name() const {
         constexpr const char *keeps[] = {"neighbours", "all"}, *modes[] = {"eager", "threaded", "deferred"};
-        return fmt::format("{} replicas, weights of {}, gradients of {}, {}, {}{}", replicas,
+        return fmt::format("{} replicas, weights of {}, gradients of {}, {}, {}{}{}", replicas,
                            keeps[int(keep.weights)], keeps[int(keep.gradients)], modes[int(streams)],
-                           name_of(types.compute), tied ? ", tied" : "");
+                           name_of(types.compute), tied ? ", tied" : "", mixed ? ", mixed" : "");
     }
 };
 
@@ -54,19 +55,38 @@ public:
           gather_(world.split(rank_ / fsdp_, "gather")),
           reduce_(world.split(rank_ / fsdp_, "reduce")),
           replicas_(world.split(rank_ % fsdp_, "replicas")),
-          parameters(c.types, {.fsdp = fsdp_, .fsdp_rank = rank_ % fsdp_}) {
+          far_gather_(world.split(rank_ % far_replicas(), "far gather")),
+          far_reduce_(world.split(rank_ % far_replicas(), "far reduce")),
+          far_replicas_(world.split(rank_ / far_replicas(), "far replicas")),
+          self_(Communicator::self()),
+          all_(world.split(0, "all")),
+          parameters(c.types, {.fsdp = fsdp_, .fsdp_rank = rank_ % fsdp_}),
+          far(parameters.add_sharding(
+              {.fsdp = ranks_ / far_replicas(), .fsdp_rank = rank_ / far_replicas()})),
+          own(parameters.add_sharding({})) {
         const auto matrix = [&](int64_t rows, int64_t cols) {
             return Param{.name = fmt::format("m{}", ++made_), .shape = {rows, cols}, .init = Init::ones()};
         };
         Param norm = {.name = "norm", .shape = {5}, .init = Init::ones(), .shard = {Split::partial}};
         Param frozen = matrix(3, 2);
         frozen.trainable = false;
+        const auto add_mixed = [&](int64_t rows, size_t sharding) {
+            Param param = matrix(rows, 2);
+            param.shard.sharding = sharding;
+            if (c.mixed) parameters.add(param);
+        };
         parameters.begin_unit(c.tied ? 2 : 1);
+        add_mixed(4, far);
         parameters.add(matrix(5, 3));
+        add_mixed(3, own);
         parameters.begin_unit();
         parameters.add({matrix(4, 3), matrix(3, 3)});
+        add_mixed(7, own);
         parameters.add(norm);
+        add_mixed(5, far);
         parameters.add(frozen);
+        if (c.mixed) parameters.begin_unit();
+        add_mixed(6, own);
         parameters.begin_unit();
         parameters.add(matrix(2, 7));
         parameters.begin_unit();
@@ -77,13 +97,22 @@ public:
         if (c.tied) parameters.use_after(0, parameters.units().size() - 1);
         gathered = std::make_unique<Gathered>(parameters, c.keep);
         parameters.allocate(true);
-        gathered->allocate({{gather_, reduce_, replicas_}}, c.streams, exec, cpu_kernels());
+        gathered->allocate(
+            {{gather_, reduce_, replicas_}, {far_gather_, far_reduce_, far_replicas_}, {self_, self_, all_}},
+            c.streams, exec, cpu_kernels());
         gather_.observe(&gathers);
         reduce_.observe(&reductions);
         replicas_.observe(&sums);
     }
 
     bool is_sharded() const { return fsdp_ > 1; }
+    // the sharding `far`: two ranks or four divide the rows, on four ranks the first and the third
+    int far_replicas() const { return ranks_ > 2 ? ranks_ / 2 : 1; }
+    bool is_gathered(size_t unit) {
+        bool some = false;
+        for_each_storage(unit, [&](size_t, const Storage& s) { some = some || s.is_gathered(); });
+        return some;
+    }
     size_t units() const { return parameters.units().size(); }
     template <class Each>
     void for_each_storage(size_t unit, const Each& each) {
@@ -98,7 +127,10 @@ public:
     // The first that this rank owns: rows are divided evenly, the last ranks having fewer.
     int64_t first_element(const Storage& storage) const {
         const int64_t rows = storage.shape().rows();
-        return std::min(rows, rank_ % fsdp_ * div_ceil(rows, fsdp_)) * storage.shape().cols();
+        const bool is_far = storage.sharding() == far, is_own = storage.sharding() == own;
+        const int ranks = is_own ? 1 : is_far ? ranks_ / far_replicas() : fsdp_;
+        const int number = is_own ? 0 : is_far ? rank_ / far_replicas() : rank_ % fsdp_;
+        return std::min(rows, number * div_ceil(rows, ranks)) * storage.shape().cols();
     }
     // This rank's rows alone.
     void set_weights(int version) {
@@ -172,12 +204,13 @@ public:
 private:
     GatherCase case_;
     int rank_, ranks_, fsdp_, made_ = 0;
-    Communicator gather_, reduce_, replicas_;
+    Communicator gather_, reduce_, replicas_, far_gather_, far_reduce_, far_replicas_, self_, all_;
 
 public:
     Counted gathers, reductions, sums;
     Exec exec;
     Parameters parameters;
+    size_t far, own;  // shardings
     std::unique_ptr<Gathered> gathered;
 };
 
@@ -197,10 +230,14 @@ void for_each_case(const Communicator& world, const Check& check) {
                             if (types.compute == Dtype::bf16 &&
                                 (weights != gradients || streams == Stream::Mode::threaded))
                                 continue;
-                            const GatherCase c = {replicas, {weights, gradients}, streams, types, tied};
-                            CAPTURE(c.name());
-                            Rig rig(world, c);
-                            check(c, rig);
+                            for (const bool mixed : {false, true}) {
+                                if (mixed && weights != gradients) continue;
+                                const GatherCase c = {replicas, {weights, gradients}, streams, types, tied,
+                                                      mixed};
+                                CAPTURE(c.name());
+                                Rig rig(world, c);
+                                check(c, rig);
+                            }
                         }
     }
 }
@@ -319,7 +356,7 @@ TEST_CASE("gathered: weights and gradients side by side, as a backward has them"
             const Gathered::WeightLease weights(rig.gathered.get(), unit);
             if (unit > 0) rig.gathered->prefetch(unit - 1);
             Gathered::GradientLease gradients(rig.gathered.get(), unit);
-            if (rig.is_sharded())  // else each release is a use
+            if (rig.is_gathered(unit))  // else each release is a use
                 Gathered::GradientLease(rig.gathered.get(), unit).release();
             rig.add_gradients(unit, 4);
             CHECK(rig.has_weights(unit, 3));
