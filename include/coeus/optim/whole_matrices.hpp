@@ -21,7 +21,8 @@ public:
 
     /// each(param, matrix) for every parameter of a storage: what all ranks own of its gradient, [rows, cols]
     /// of its global shape, in the compute type. What `each` leaves there takes the place of the gradient.
-    /// Collective. Where the communicators are planned, nothing but the scratch is used.
+    /// Collective. Where the communicators are planned, nothing but the scratch is used. LogicError for a
+    /// storage of another sharding, or of parameters with several groups.
     using Each = FunctionRef<void(const Param&, Tensor matrix)>;
     void replace(Exec& exec, const Kernels& kernels, const Storage& storage, Each each) const;
     Arena& scratch() const { return scratch_; }

@@ -170,3 +170,20 @@ TEST_CASE("the factors of Muon's learning rate") {
     CHECK(muon_factor("match_rms_adamw", 4, 25) == 1);
     CHECK(muon_factor("spectral_unclamped", 2, 8) == 0.5);
 }
+
+TEST_CASE("whole matrices are those of the dense sharding, one of each parameter") {
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    Param stacked = matrix("experts", {2, 3, 4});
+    stacked.groups = 2;
+    Param of_others = matrix("elsewhere", {3, 4});
+    of_others.shard.sharding = parameters.add_sharding({});
+    parameters.add(stacked);
+    parameters.add(of_others);
+    parameters.allocate(true);
+    Exec exec;
+    Arena scratch(1 << 20, "scratch");
+    const WholeMatrices matrices(alone(), alone(), scratch);
+    for (const Storage& storage : parameters.storages())
+        CHECK_THROWS_WITH(matrices.replace(exec, cpu_kernels(), storage, [](const Param&, Tensor) {}),
+                          Contains("of the dense sharding, one of each parameter"));
+}
