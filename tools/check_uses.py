@@ -24,7 +24,7 @@ STANDARD = {
     "cctype": "isalnum isdigit tolower toupper isspace isalpha",
     "charconv": "from_chars to_chars",
     "chrono": "chrono",
-    "cmath": "nan abs sqrt fabs isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
+    "cmath": "nan abs sqrt fabs fma isfinite isnan isinf pow log exp sin cos fmax fmin floor ceil round lround llround nextafter"
              " ldexp log10 log2 exp2 erfc copysign nearbyint llrint ilogb signbit fmod hypot tanh",
     "concepts": "integral same_as floating_point",
     "condition_variable": "condition_variable",
@@ -55,7 +55,7 @@ STANDARD = {
     "optional": "optional nullopt",
     "queue": "priority_queue queue",
     "random": "mt19937 mt19937_64",
-    "regex": "regex smatch regex_search regex_replace regex_match sregex_iterator",
+    "regex": "regex regex_error smatch regex_search regex_replace regex_match sregex_iterator",
     "set": "set multiset",
     "source_location": "source_location",
     "span": "span as_bytes",

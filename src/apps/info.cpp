@@ -5,13 +5,13 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"
 #include "coeus/file/hdf5.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 #include "coeus/io/checkpoint.hpp"
 #include "coeus/io/hub.hpp"
-#include "coeus/config/command_flags.hpp"
 #include "deck_arguments.hpp"
 #include "info/kinds.hpp"
 

@@ -6,10 +6,10 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/config/command_flags.hpp"
 #include "coeus/pipeline/draw.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/lower.hpp"
-#include "coeus/config/command_flags.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

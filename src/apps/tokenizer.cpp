@@ -4,8 +4,8 @@
 
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
-#include "coeus/data/bpe_training.hpp"
 #include "coeus/config/command_flags.hpp"
+#include "coeus/data/bpe_training.hpp"
 
 namespace coeus::apps {
 

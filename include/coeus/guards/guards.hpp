@@ -5,10 +5,10 @@
 // takes the same ones.
 #pragma once
 
-#include "coeus/state/state_snapshot.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/guards/replica_comparison.hpp"
 #include "coeus/guards/spike_guard.hpp"
+#include "coeus/state/state_snapshot.hpp"
 
 #include <optional>
 #include <string>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
-#include "coeus/models/decoder.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/models/decoder.hpp"
 
 #include <string>
 

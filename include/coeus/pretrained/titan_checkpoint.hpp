@@ -3,10 +3,10 @@
 // model of a deck, since the folder does not describe one.
 #pragma once
 
+#include "coeus/config/config.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/io/dcp.hpp"
 #include "coeus/models/decoder_config.hpp"
-#include "coeus/config/config.hpp"
 
 #include <string>
 

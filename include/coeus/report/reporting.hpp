@@ -4,9 +4,9 @@
 #pragma once
 
 #include "coeus/comm/mesh.hpp"
+#include "coeus/config/config.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/device/gpu_monitor.hpp"
-#include "coeus/config/config.hpp"
 #include "coeus/report/metrics.hpp"
 #include "coeus/report/run_folder.hpp"
 #include "coeus/report/tensorboard.hpp"

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <set>
+#include <tuple>
 
 using namespace coeus;
 using namespace coeus::test;
