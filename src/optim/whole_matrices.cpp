@@ -62,9 +62,12 @@ void WholeMatrices::replace(Exec& exec, const Kernels& kernels, const Storage& s
     const Tensor owned = own.slice_rows(place.fsdp_rank * share, share);
     if (count > 0) kernels.cast(exec, owned.slice_rows(0, count), storage.gradient.reshape({count}));
     {
-        const ObservedExchange noted(exec, Exchange::gather_matrices, all);
+        const ObservedExchange noted(exec, Exchange::gather_matrix_rows, own);
         fsdp_.all_gather(exec, own, owned);
-        if (parts.count() > 1) tp_.all_gather(exec, all, parts.own(all));
+    }
+    if (parts.count() > 1) {
+        const ObservedExchange noted(exec, Exchange::gather_matrix_parts, all);
+        tp_.all_gather(exec, all, parts.own(all));
     }
     for (const Param& param : storage.params()) {
         const Scope of_matrix(scratch_);

@@ -26,11 +26,12 @@ enum class Exchange : uint8_t {
     pass_gradients_on,
     tokens_to_heads,  ///< heads are divided in place of tokens
     heads_to_tokens,
-    gather_weights,    ///< of shards
-    gather_matrices,   ///< whole ones, for the optimizer, of shards and of ranks that divide matrices
-    reduce_gradients,  ///< of shards and replicas
-    count_labels,      ///< of a step
-    sum_squared_norm,  ///< of all gradients
+    gather_weights,       ///< of shards
+    gather_matrix_rows,   ///< of shards, for an optimizer that looks at whole matrices
+    gather_matrix_parts,  ///< likewise, of the ranks that divide them
+    reduce_gradients,     ///< of shards and replicas
+    count_labels,         ///< of a step
+    sum_squared_norm,     ///< of all gradients
     compare_losses,
     agree_to_stop
 };

@@ -144,13 +144,13 @@ TEST_CASE("stragglers: the lines") {
 TEST_CASE("step phases: every exchange has the phase of its axis") {
     using enum StepPhase;
     const std::map<std::string, StepPhase> phases = {
-        {"wait_for_stage", along_pp},    {"gather_tokens", along_tp},    {"scatter_tokens", along_tp},
-        {"gather_log_sums", along_tp},   {"sum_label_logits", along_tp}, {"gather_logits", along_tp},
-        {"gather_keys", along_cp},       {"scatter_keys", along_cp},     {"pass_keys_on", along_cp},
-        {"pass_gradients_on", along_cp}, {"tokens_to_heads", along_cp},  {"heads_to_tokens", along_cp},
-        {"gather_weights", along_dp},    {"gather_matrices", along_dp},  {"reduce_gradients", along_dp},
-        {"count_labels", world},         {"sum_squared_norm", world},    {"compare_losses", world},
-        {"agree_to_stop", world},
+        {"wait_for_stage", along_pp},      {"gather_tokens", along_tp},      {"scatter_tokens", along_tp},
+        {"gather_log_sums", along_tp},     {"sum_label_logits", along_tp},   {"gather_logits", along_tp},
+        {"gather_keys", along_cp},         {"scatter_keys", along_cp},       {"pass_keys_on", along_cp},
+        {"pass_gradients_on", along_cp},   {"tokens_to_heads", along_cp},    {"heads_to_tokens", along_cp},
+        {"gather_weights", along_dp},      {"gather_matrix_rows", along_dp}, {"reduce_gradients", along_dp},
+        {"gather_matrix_parts", along_tp}, {"count_labels", world},          {"sum_squared_norm", world},
+        {"compare_losses", world},         {"agree_to_stop", world},
     };
     std::set<std::string> seen;
     for (size_t i = 0; i < num_exchanges; ++i) {
