@@ -90,10 +90,18 @@ void check_model(const Config& config) {
 }
 
 void check_optimizer(const Config& config) {
-    const ParamGroups groups(config.optimizer, 0, param_groups(config));  // throws where they cannot be
-    demand(config.optimizer.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
-           "optimizer.implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
-           "float32, but training.dtype = \"float64\"; leave one of the two out");
+    const std::vector<ParamGroupOptions> groups = param_groups(config);
+    const ParamGroups checked(config.optimizer, 0, groups);  // throws if they cannot be
+    const auto check_moments = [&](const OptimizerOptions& options, const std::string& place) {
+        demand(options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
+               "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
+               "float32, but training.dtype = \"float64\"; leave one of the two out",
+               place);
+    };
+    check_moments(config.optimizer, "optimizer.");
+    for (size_t i = 0; i < groups.size(); ++i)
+        check_moments(groups[i].optimizer,
+                      fmt::format("optimizer.param_groups, group {}: optimizer_kwargs.", i + 1));
 }
 
 std::string counted(size_t count, const char* what) {

@@ -16,4 +16,8 @@ void check(const Config& config);
 /// built yet, with what works instead, or no data.
 Words missing_for_a_run(const Config& config);
 
+/// One notice for each option that a group of optimizer.param_groups gives, or [optimizer] sets otherwise
+/// than by default (value_of), and that none of the optimizers it is for reads.
+Words unread_optimizer_options(const Config& config);
+
 }  // namespace coeus::config

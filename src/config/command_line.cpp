@@ -342,6 +342,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     find_datasets(settings, config, result.notices, missing);
     add_no_effect_notices(settings, config, result.notices);
     check(config);
+    for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);
     for (const Words& lines : {missing_for_a_run(config), refused_in(settings)})
         missing.insert(missing.end(), lines.begin(), lines.end());
     if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));

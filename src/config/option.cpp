@@ -69,6 +69,9 @@ const Rule all_or_two = {"at least 2, or 0 to keep all", [](double v) { return v
                          [](double v) { return v < 0 ? 0.0 : 2.0; }};
 const Rule at_most_256 = {"from 1 to 256", [](double v) { return v >= 1 && v <= max_files; },
                           [](double v) { return v < 1 ? 1.0 : max_files; }};
+const Rule below_100 = {"from 1 to 99", [](double v) { return v >= 1 && v <= 99; },
+                        [](double v) { return v < 1 ? 1.0 : 99.0; }};
+const Rule finite = {"a finite number", [](double v) { return std::isfinite(v); }};
 const Rule degree = {"from 1 to 65536", [](double v) { return v >= 1 && v <= max_degree; },
                      [](double v) { return v < 1 ? 1.0 : max_degree; }};
 const Rule degree_or_rest = {"from 1 to 65536, or -1 for the ranks that are left",

@@ -43,8 +43,8 @@ struct Rule {
     bool (*holds)(double);                    ///< false for NaN
     double (*nearest)(double bad) = nullptr;  ///< valid value near a bad one; null where there is none
 };
-extern const Rule at_least_0, at_least_1, at_most_256, all_or_some, all_or_two, step_or_newest, degree,
-    degree_or_rest, positive, positive_or_infinite, not_negative, below_1, fraction;
+extern const Rule at_least_0, at_least_1, at_most_256, below_100, finite, all_or_some, all_or_two,
+    step_or_newest, degree, degree_or_rest, positive, positive_or_infinite, not_negative, below_1, fraction;
 
 struct Field {
     const char* name;

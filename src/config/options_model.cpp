@@ -59,8 +59,7 @@ std::vector<Option> model_options() {
 
         works(COEUS_FIELD(optimizer.name), to_run,
               "kind of optimizer; AdamW decays weights apart from the gradient, Adam through it; Muon is for "
-              "the "
-              "matrices of blocks, with AdamW for all else")
+              "the matrices of blocks, with AdamW for all else")
             .one_of(optimizer_names()),
         works(COEUS_FIELD(optimizer.lr), to_learning_rate, "learning rate after the warm-up")
             .obeys(not_negative),
@@ -76,16 +75,16 @@ std::vector<Option> model_options() {
         works(COEUS_FIELD(optimizer.momentum), to_run, "Muon: decay of the momentum").obeys(below_1),
         works(COEUS_FIELD(optimizer.nesterov), to_run, "Muon: Nesterov's look ahead"),
         works(COEUS_FIELD(optimizer.ns_steps), to_run, "Muon: iterations of Newton and Schulz")
-            .obeys(at_least_1),
-        works(COEUS_FIELD(optimizer.ns_coefficients), to_run, "Muon: the three coefficients of an iteration"),
+            .obeys(below_100),
+        works(COEUS_FIELD(optimizer.ns_coefficients), to_run, "Muon: the three coefficients of an iteration")
+            .obeys(finite),
         works(COEUS_FIELD(optimizer.adjust_lr_fn), to_run,
               "Muon: what the learning rate of a matrix is multiplied by: max(1, rows/columns)^1/2; "
               "0.2 max(rows, columns)^1/2; (rows/columns)^1/2")
             .one_of({"original", "match_rms_adamw", "spectral_unclamped"}),
         works(COEUS_FIELD(optimizer.implementation), to_run,
               "fused_opt_states_bf16 keeps Adam's moments in bfloat16 beside weights in float32; the others "
-              "are "
-              "one here")
+              "are one here")
             .one_of({"fused", "foreach", "for-loop", "fused_opt_states_bf16"}),
         works(COEUS_FIELD(optimizer.param_groups), to_run,
               "parameters that are updated otherwise, by pattern or roles, with optimizer_name and "

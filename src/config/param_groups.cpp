@@ -8,6 +8,7 @@
 // What a group does not say is as [optimizer] has it.
 #include "coeus/optim/param_groups.hpp"
 
+#include "check.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/config/config.hpp"
 #include "value.hpp"
@@ -80,6 +81,7 @@ ParamGroupOptions group_of(const std::string& table, size_t number, const Config
             group.roles = words_of(setting, role_names());
         } else if (key == "optimizer_name") {
             assign_option("name", setting, scratch);
+            group.names_optimizer = true;
         } else if (key == kwargs + "betas") {
             assign_betas(setting, scratch);
         } else if (key.starts_with(kwargs)) {
@@ -94,7 +96,57 @@ ParamGroupOptions group_of(const std::string& table, size_t number, const Config
     return group;
 }
 
+// What updates the parameters of a group, or of no group.
+Words optimizers_of(const ParamGroupOptions& group) {
+    Words names = {group.optimizer.name};
+    const std::string substitute = substitute_of(group.optimizer.name);
+    if (!group.names_optimizer && !substitute.empty()) names.push_back(substitute);
+    return names;
+}
+
+void add_if_unread(const std::string& option, const Words& optimizers, const std::string& place,
+                   Words& notices) {
+    const std::string name = option == "betas" ? "beta1" : option;
+    const auto reads = [&](const std::string& optimizer) { return reads_option(optimizer, name); };
+    if (std::none_of(optimizers.begin(), optimizers.end(), reads))
+        notices.push_back(
+            fmt::format("{}{} has no effect: it is not for {}", place, option, join(optimizers, ", ")));
+}
+
 }  // namespace
+
+namespace config {
+
+Words unread_optimizer_options(const Config& config) {
+    Words notices, optimizers = optimizers_of({.pattern = "", .roles = {}, .optimizer = config.optimizer});
+    for (const ParamGroupOptions& group : param_groups(config)) {
+        const Words more = optimizers_of(group);
+        for (const std::string& name : more)
+            if (std::find(optimizers.begin(), optimizers.end(), name) == optimizers.end())
+                optimizers.push_back(name);
+    }
+    Config given = config, plain;
+    const std::string section = "optimizer";
+    for (const Option& option : options())
+        if (option.section() == section && option.slot != nullptr &&
+            value_of(option, given) != value_of(option, plain))
+            add_if_unread(option.name.substr(section.size() + 1), optimizers, section + ".", notices);
+    size_t number = 0;
+    for (const TomlTable& table : config.optimizer.param_groups) {
+        const ParamGroupOptions group = group_of(table.text, ++number, config);
+        const std::string kwargs = "optimizer_kwargs.";
+        for (const TomlEntry& entry : parse_toml("group = " + table.text, "optimizer.param_groups")) {
+            const std::string key = entry.key.substr(std::string("group.").size());
+            if (!key.starts_with(kwargs)) continue;
+            const std::string option = key.substr(kwargs.size());
+            add_if_unread(option, optimizers_of(group),
+                          fmt::format("optimizer.param_groups, group {}: {}", number, kwargs), notices);
+        }
+    }
+    return notices;
+}
+
+}  // namespace config
 
 std::vector<ParamGroupOptions> param_groups(const Config& config) {
     std::vector<ParamGroupOptions> groups;

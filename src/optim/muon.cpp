@@ -61,7 +61,7 @@ private:
 
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options, uint64_t seed, size_t group) {
     if (options.ns_coefficients.size() != 3)
-        throw ConfigError("optimizer.ns_coefficients: must be three numbers, but there are {}",
+        throw ConfigError("ns_coefficients: must be three numbers, but there are {}",
                           options.ns_coefficients.size());
     muon_factor(options.adjust_lr_fn, 1, 1);  // throws where it is none
     return std::make_unique<Muon>(options, seed, group);
@@ -93,8 +93,8 @@ double muon_factor(const std::string& adjust, int64_t rows, int64_t cols) {
     if (adjust == "original") return std::sqrt(std::max(1.0, ratio));
     if (adjust == "match_rms_adamw") return 0.2 * std::sqrt(double(std::max(rows, cols)));
     if (adjust == "spectral_unclamped") return std::sqrt(ratio);
-    throw ConfigError(
-        "optimizer.adjust_lr_fn = \"{}\": must be original, match_rms_adamw or spectral_unclamped", adjust);
+    throw ConfigError("adjust_lr_fn = \"{}\": must be original, match_rms_adamw or spectral_unclamped",
+                      adjust);
 }
 
 }  // namespace coeus

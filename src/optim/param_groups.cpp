@@ -27,6 +27,12 @@ std::string name_of(const ParamGroupOptions& group) {
     return join(parts, ", ");
 }
 
+// What stands before the name of an option in messages.
+std::string place_of(const ParamGroupOptions& group) {
+    const std::string name = name_of(group);
+    return name.empty() ? "optimizer." : fmt::format("optimizer.param_groups: {}: ", name);
+}
+
 std::regex regex_of(const ParamGroupOptions& group) {
     try {
         return std::regex(group.pattern, std::regex::ECMAScript | std::regex::optimize);
@@ -50,36 +56,41 @@ ParamGroups::ParamGroups(const OptimizerOptions& options, uint64_t seed,
 
 ParamGroups::Rule ParamGroups::rule_of(const ParamGroupOptions& options, double base_rate, uint64_t seed) {
     Rule rule = {.options = options, .pattern = regex_of(options), .own = {}, .substitute = {}};
-    rule.own = rule.substitute = add_pair(options.optimizer, base_rate, seed);
-    if (const std::string substitute = substitute_of(options.optimizer.name); !substitute.empty()) {
-        OptimizerOptions others = options.optimizer;
-        others.name = substitute;
+    rule.own = rule.substitute = add_pair(options, base_rate, seed);
+    ParamGroupOptions others = options;
+    others.optimizer.name = substitute_of(options.optimizer.name);
+    if (!options.names_optimizer && !others.optimizer.name.empty())
         rule.substitute = add_pair(others, base_rate, seed);
-    }
     return rule;
 }
 
-ParamGroups::Rule::Pair ParamGroups::add_pair(OptimizerOptions options, double base_rate, uint64_t seed) {
+ParamGroups::Rule::Pair ParamGroups::add_pair(ParamGroupOptions options, double base_rate, uint64_t seed) {
     const size_t decays = add(options, base_rate, seed);
-    if (options.weight_decay_exclude.empty() || options.weight_decay == 0) return {decays, decays};
-    options.weight_decay = 0;
+    if (options.optimizer.weight_decay_exclude.empty() || options.optimizer.weight_decay == 0)
+        return {decays, decays};
+    options.optimizer.weight_decay = 0;
     return {decays, add(options, base_rate, seed)};
 }
 
-size_t ParamGroups::add(const OptimizerOptions& options, double base_rate, uint64_t seed) {
+size_t ParamGroups::add(const ParamGroupOptions& options, double base_rate, uint64_t seed) {
     const size_t number = groups_.size();
+    const OptimizerOptions& optimizer = options.optimizer;
     if (number == StepScalars::most_groups)
         throw ConfigError(
             "optimizer.param_groups: there are too many; {} kinds of updates are possible, and a group has "
             "up to four (optimizer and its substitute, with weight decay and without)",
             StepScalars::most_groups);
-    if (base_rate == 0 && options.lr != 0)
+    if (base_rate == 0 && optimizer.lr != 0)
         throw ConfigError(
-            "optimizer.param_groups: lr = {}: the schedule multiplies optimizer.lr, and with it the rate of "
-            "each group, so optimizer.lr must not be 0",
-            options.lr);
-    const double rate = options.lr == base_rate ? 1 : options.lr / base_rate;
-    groups_.push_back({options, rate, make_optimizer(options, seed, number)});
+            "{}lr = {}: the schedule multiplies optimizer.lr, and with it the rate of each group, so "
+            "optimizer.lr must not be 0",
+            place_of(options), optimizer.lr);
+    const double rate = optimizer.lr == base_rate ? 1 : optimizer.lr / base_rate;
+    try {
+        groups_.push_back({optimizer, rate, make_optimizer(optimizer, seed, number)});
+    } catch (const ConfigError& error) {
+        throw ConfigError("{}{}", place_of(options), error.what());
+    }
     return number;
 }
 
@@ -91,12 +102,13 @@ const ParamGroups::Rule& ParamGroups::rule_for(const Param& param) const {
     return rest_;
 }
 
-// Where a rule has a pattern or roles of its own, its optimizer is for what they say.
+// An optimizer that a group names is for all that the group takes.
 size_t ParamGroups::group_of(const Param& param) const {
     const Rule& rule = rule_for(param);
     const Optimizer& optimizer = *groups_[rule.own.decays].optimizer;
-    const bool takes = &rule == &rest_ ? optimizer.is_for(param) : optimizer.can_take(param);
-    if (!takes && &rule != &rest_)
+    const bool is_named = rule.options.names_optimizer;
+    const bool takes = is_named ? optimizer.can_take(param) : optimizer.is_for(param);
+    if (!takes && is_named)
         throw ConfigError(
             "optimizer.param_groups: {}: {} is for matrices, and {} is a vector; say more narrowly which "
             "parameters it updates",
@@ -170,10 +182,14 @@ void ParamGroups::update(Exec& exec, const Kernels& kernels, const Parameters& p
 
 void ParamGroups::transform(Exec& exec, const Kernels& kernels, const Parameters& parameters,
                             const WholeMatrices& matrices) const {
+    const auto is_of_matrices = [&](const Param& param) {
+        return optimizer_of(param).of_matrices() != nullptr;
+    };
     for (const Storage& storage : parameters.storages()) {
-        if (!storage.trainable() || !optimizer_of(storage.params().front()).of_matrices()) continue;
+        if (!storage.trainable() || std::ranges::none_of(storage.params(), is_of_matrices)) continue;
         matrices.replace(exec, kernels, storage, [&](const Param& param, Tensor matrix) {
-            optimizer_of(param).of_matrices()->transform(exec, kernels, param, matrix, matrices.scratch());
+            if (const MatrixOptimizer* optimizer = optimizer_of(param).of_matrices())
+                optimizer->transform(exec, kernels, param, matrix, matrices.scratch());
         });
     }
 }

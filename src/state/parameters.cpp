@@ -111,8 +111,8 @@ void Parameters::keep(FunctionRef<Kept(const Param&)> kept_of) {
         for (const Param& param : storage.params())
             if (kept_of(param).moments != moments)
                 throw ConfigError(
-                    "optimizer.param_groups: {} and {} are stored together, so that one kind of optimizer "
-                    "updates both; give them the same optimizer_name",
+                    "optimizer.param_groups: {} and {} are stored together, so that their optimizers must "
+                    "keep the same of both; give them the same optimizer_name and the same implementation",
                     first.name, param.name);
         storage.keep(moments, [&](const Param& param) { return kept_of(param).group; });
     };

@@ -20,7 +20,7 @@ public:
 
     /// What it keeps of a parameter, at most OwnedRows::most_moments tensors.
     virtual std::vector<Moment> moments(const StateTypes& types) const = 0;
-    /// Whether it is for a parameter where a deck names it without saying which parameters.
+    /// Whether it is for a parameter, if a deck does not name it for that parameter's group.
     virtual bool is_for(const Param&) const { return true; }
     /// Whether it can update a parameter at all.
     virtual bool can_take(const Param&) const { return true; }
@@ -48,10 +48,12 @@ public:
 };
 
 /// An optimizer by its name; `seed`: of stochastic rounding; `group`: whose scalars of a step it reads.
-/// ConfigError for a name that none has.
+/// ConfigError for a name that none has, or an option that cannot be; it begins with the option's name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, uint64_t seed, size_t group);
 /// The names that make_optimizer() knows.
 std::vector<std::string> optimizer_names();
+/// Whether an optimizer reads an option ("momentum").
+bool reads_option(const std::string& optimizer, const std::string& option);
 /// The optimizer of the parameters that one is not for; "": it is for all.
 std::string substitute_of(const std::string& optimizer);
 

@@ -8,7 +8,7 @@
 
 namespace coeus {
 
-/// Of one optimizer; each reads what is its own.
+/// What an optimizer does; each reads what is its own.
 struct OptimizerOptions {
     std::string name = "AdamW";
     double lr = 8e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
@@ -27,6 +27,9 @@ struct ParamGroupOptions {
     std::string pattern;             ///< regular expression (ECMAScript); empty: any name
     std::vector<std::string> roles;  ///< matrix, embedding, output, norm, bias; empty: any
     OptimizerOptions optimizer;
+    /// The group itself says which optimizer, which then updates all that the group takes; else
+    /// optimizer.name is that of all parameters, and as there another one updates those it is not for.
+    bool names_optimizer = false;
 };
 
 }  // namespace coeus

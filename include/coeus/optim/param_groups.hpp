@@ -11,15 +11,16 @@
 
 namespace coeus {
 
-/// Of all roles, in their order: "matrix", "embedding", ...
+/// The names of all roles, in their order: "matrix", "embedding", ...
 const std::vector<std::string>& role_names();
 
 class ParamGroups {
 public:
-    /// A parameter is updated as the first of `groups` says that takes it, the others as `options` say; and
-    /// those that options.name is not for (Muon: all but the matrices of blocks), by AdamW with the same
-    /// options. `seed`: of stochastic rounding. ConfigError: an unknown name, a pattern that is not a regular
-    /// expression, more groups than StepScalars has scalars for.
+    /// A parameter is updated as the first of `groups` says that takes it, the others as `options` say.
+    /// Parameters that the optimizer is not for (Muon: all but the matrices of blocks) are updated by AdamW
+    /// with the same options, unless their group names its optimizer. `seed`: of stochastic rounding.
+    /// ConfigError naming group and option: an unknown optimizer, an option that cannot be, a pattern that is
+    /// not a regular expression, more groups than StepScalars has scalars for.
     explicit ParamGroups(const OptimizerOptions& options, uint64_t seed = 0,
                          const std::vector<ParamGroupOptions>& groups = {});
 
@@ -47,8 +48,8 @@ private:
         double rate;  // times the schedule's
         std::unique_ptr<Optimizer> optimizer;
     };
-    // What options say: the groups of parameters that decay and of those that do not, and, if the optimizer
-    // is not for all, the same two of its substitute.
+    // What options say: the groups of parameters that decay and of those that do not; if the optimizer may
+    // not be for all, the same two of its substitute, else twice its own.
     struct Rule {
         ParamGroupOptions options;
         std::regex pattern;
@@ -57,8 +58,8 @@ private:
         } own, substitute;
     };
     Rule rule_of(const ParamGroupOptions& options, double base_rate, uint64_t seed);
-    Rule::Pair add_pair(OptimizerOptions options, double base_rate, uint64_t seed);
-    size_t add(const OptimizerOptions& options, double base_rate, uint64_t seed);
+    Rule::Pair add_pair(ParamGroupOptions options, double base_rate, uint64_t seed);
+    size_t add(const ParamGroupOptions& options, double base_rate, uint64_t seed);
     const Rule& rule_for(const Param& param) const;
     size_t group_of(const Param& param) const;
     const Optimizer& optimizer_of(const Param& param) const { return *groups_[param.group].optimizer; }

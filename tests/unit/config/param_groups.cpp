@@ -101,4 +101,58 @@ TEST_CASE("param_groups: moments in bfloat16 are not beside weights in float64")
         config_with({"--optimizer.implementation=fused_opt_states_bf16", "--training.dtype=float64"}),
         Contains("moments in bfloat16 are beside weights in float32") &&
             Contains("leave one of the two out"));
+    const std::string groups =
+        "--optimizer.param_groups={pattern = 'a'}, "
+        "{pattern = 'b', optimizer_kwargs = {implementation = 'fused_opt_states_bf16'}}";
+    CHECK_THROWS_WITH(
+        config_with({groups, "--training.dtype=float64"}),
+        Contains("optimizer.param_groups, group 2: optimizer_kwargs.implementation = "
+                 "\"fused_opt_states_bf16\": moments in bfloat16 are beside weights in float32"));
+    CHECK(param_groups(config_with({groups})).size() == 2);
+}
+
+TEST_CASE("param_groups: a group says whether it names its optimizer") {
+    const auto groups = param_groups(
+        config_with({"--optimizer.name=Muon",
+                     "--optimizer.param_groups={roles = 'norm', optimizer_kwargs = {weight_decay = 0}}, "
+                     "{roles = 'bias', optimizer_name = 'Muon'}"}));
+    REQUIRE(groups.size() == 2);
+    CHECK_FALSE(groups[0].names_optimizer);
+    CHECK(groups[0].optimizer.name == "Muon");
+    CHECK(groups[1].names_optimizer);
+}
+
+TEST_CASE("options that no optimizer reads are noticed") {
+    const auto notices = [](std::vector<std::string> arguments) {
+        arguments.emplace_back("--dry_run");
+        arguments.emplace_back("--training.dataset_path=x");
+        return parse_command_line(arguments).notices;
+    };
+    const std::string muon = "--optimizer.name=Muon", momentum = "--optimizer.momentum=0.5",
+                      group = "--optimizer.param_groups={pattern = 'a', optimizer_";
+    CHECK(notices({momentum}) == Words{"optimizer.momentum has no effect: it is not for AdamW"});
+    CHECK(notices({"--optimizer.momentum=0.95"}).empty());  // the default
+    CHECK(notices({momentum, muon}).empty());
+    CHECK(notices({"--optimizer.beta1=0.5", muon}).empty());  // its substitute's
+    CHECK(notices({momentum, group + "name = 'Muon'}"}).empty());
+    const Words unread = {
+        "optimizer.param_groups, group 1: optimizer_kwargs.ns_steps has no effect: it is not for AdamW"};
+    CHECK(notices({group + "kwargs = {ns_steps = 3}}"}) == unread);
+    CHECK(notices({muon, group + "kwargs = {ns_steps = 3, betas = [0.5, 0.9]}}"}).empty());
+    CHECK(notices({group + "name = 'Muon', optimizer_kwargs = {betas = [0.5, 0.9]}}"}) ==
+          Words{"optimizer.param_groups, group 1: optimizer_kwargs.betas has no effect: it is not for Muon"});
+}
+
+TEST_CASE("param_groups: what cannot be names the group") {
+    CHECK_THAT(error_of_groups(
+                   "{pattern = 'a', optimizer_name = 'Muon', optimizer_kwargs = {ns_coefficients = [1]}}"),
+               Contains("optimizer.param_groups: pattern = \"a\": ns_coefficients: must be three numbers"));
+    CHECK_THAT(
+        error_of_groups("{pattern = 'a', optimizer_kwargs = {ns_steps = 100}}"),
+        Contains("optimizer_kwargs.ns_steps = 100: must be from 1 to 99; the nearest valid value is 99"));
+    for (const char* bad : {"nan", "inf"})
+        CHECK_THAT(
+            error_of_groups(std::string("{pattern = 'a', optimizer_kwargs = {ns_coefficients = [1, 2, ") +
+                            bad + "]}}"),
+            Contains("must be a finite number"));
 }

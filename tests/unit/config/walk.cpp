@@ -72,8 +72,9 @@ const std::vector<Walk> table = {
     {"optimizer", works, {"name=Adam", "lr=1", "beta1=0.5", "beta2=0.5", "eps=1", "weight_decay=0"}},
     {"model", so, {"tp_gemm_backend=default"}},
     {"optimizer", works, {"implementation=foreach", "implementation=fused_opt_states_bf16", "weight_decay_exclude=norm",
-        "name=Muon", "momentum=0.5", "nesterov=false", "ns_steps=3", "ns_coefficients=2,-1.5,0.5", "adjust_lr_fn=match_rms_adamw",
-        "param_groups={roles = \"norm\"}"}},
+        "name=Muon", "param_groups={roles = \"norm\"}"}},
+    {"optimizer", idle, {"momentum=0.5", "nesterov=false", "ns_steps=3", "ns_coefficients=2,-1.5,0.5",  // Muon's
+        "adjust_lr_fn=match_rms_adamw"}},
     {"optimizer", idle, {"fused=true", "foreach=true"}},
     {"optimizer", refused, {"early_step_in_backward=true", "optimizer_factory_kwargs_by_name=x"}},
     {"optimizer", so, {"early_step_in_backward=false"}},

@@ -150,7 +150,8 @@ TEST_CASE("Muon: what cannot be is refused by name") {
     bad.adjust_lr_fn = "none";
     CHECK_THROWS_WITH(ParamGroups(bad), Contains("optimizer.adjust_lr_fn = \"none\": must be original"));
     // named for a vector
-    const ParamGroups norms({}, 0, {{.pattern = "norm", .roles = {}, .optimizer = muon}});
+    const ParamGroups norms({}, 0,
+                            {{.pattern = "norm", .roles = {}, .optimizer = muon, .names_optimizer = true}});
     Parameters parameters({Dtype::f64, Dtype::f64});
     parameters.add({.name = "norm.weight", .shape = {4}, .init = Init::ones(), .role = ParamRole::norm});
     CHECK_THROWS_WITH(
@@ -158,10 +159,81 @@ TEST_CASE("Muon: what cannot be is refused by name") {
         "optimizer.param_groups: pattern = \"norm\": Muon is for matrices, and norm.weight is a "
         "vector; say more narrowly which parameters it updates");
     // one kind of optimizer for what is stored together
-    const ParamGroups half({}, 0, {{.pattern = "wq", .roles = {}, .optimizer = muon}});
+    const ParamGroups half({}, 0,
+                           {{.pattern = "wq", .roles = {}, .optimizer = muon, .names_optimizer = true}});
     Parameters stacked({Dtype::f64, Dtype::f64});
     stacked.add({matrix("wq", {4, 4}), matrix("wk", {2, 4})});
-    CHECK_THROWS_WITH(half.attach(stacked), Contains("wq and wk are stored together"));
+    CHECK_THROWS_WITH(
+        half.attach(stacked),
+        "optimizer.param_groups: wq and wk are stored together, so that their optimizers must keep the same "
+        "of both; give them the same optimizer_name and the same implementation");
+    // a group's own options
+    bad = muon;
+    bad.ns_coefficients = {1, 2};
+    CHECK_THROWS_WITH(
+        ParamGroups(muon, 0, {{.pattern = "wq", .roles = {}, .optimizer = bad}}),
+        "optimizer.param_groups: pattern = \"wq\": ns_coefficients: must be three numbers, but there are 2");
+}
+
+TEST_CASE("a group that does not name Muon inherits it for matrices of blocks alone") {
+    OptimizerOptions slow = muon;
+    slow.lr = muon.lr / 2;
+    const std::vector<std::vector<Param>> storages = {
+        {{.name = "table", .shape = {5, 4}, .init = Init::normal(1), .role = ParamRole::embedding}},
+        {matrix("wq", {4, 4}), matrix("wk", {2, 4})},
+        {{.name = "norm", .shape = {4}, .init = Init::ones(), .role = ParamRole::norm}}};
+    const ParamGroupOptions all = {.pattern = "", .roles = role_names(), .optimizer = slow};
+    OptimizerOptions slow_adamw = slow;
+    slow_adamw.name = "AdamW";
+    const ParamGroups inherits(muon, 0, {all}),
+        adamw(muon, 0, {{.pattern = "", .roles = role_names(), .optimizer = slow_adamw}});
+    Stacked mixed(inherits, storages), plain(adamw, storages);
+    CHECK(inherits.text(mixed.parameters) == "AdamW for 2 parameters, Muon for 2 parameters");
+    mixed.step(inherits, 1);
+    plain.step(adamw, 1);
+    for (const char* name : {"table", "norm"}) CHECK(mixed.of(name) == plain.of(name));
+    for (const char* name : {"wq", "wk"}) CHECK(mixed.of(name) != plain.of(name));
+    // named, it takes a table as well
+    ParamGroupOptions table = {.pattern = "table", .roles = {}, .optimizer = muon, .names_optimizer = true};
+    const ParamGroups named(muon, 0, {table});
+    CHECK(named.text(Stacked(named, storages).parameters) == "AdamW for 1 parameter, Muon for 3 parameters");
+}
+
+TEST_CASE("iterations and coefficients reach Newton and Schulz's iteration, also in a group") {
+    OptimizerOptions other = muon;
+    other.ns_steps = 2;
+    other.ns_coefficients = {2, -1.5, 0.5};
+    const auto direction = [](const OptimizerOptions& options) {
+        const ParamGroups whole(options),
+            group(muon, 0, {{.pattern = "w", .roles = {}, .optimizer = options}});
+        Stacked a(whole, {{matrix("w", {6, 9})}}), b(group, {{matrix("w", {6, 9})}});
+        const std::vector<double> before = a.of("w");
+        a.step(whole, 1);
+        b.step(group, 1);
+        CHECK(a.of("w") == b.of("w"));
+        std::vector<double> moved = a.of("w");
+        for (size_t i = 0; i < moved.size(); ++i) moved[i] = (before[i] - moved[i]) / 0.1;
+        return moved;
+    };
+    const auto expected = [](const OptimizerOptions& options) {
+        OwnedTensor x(Dtype::f64, {6, 9});
+        const RandomStream random(1, "w");
+        // the first step's direction, with Nesterov's look ahead
+        const double scale = (1 - options.momentum) * (1 + options.momentum);
+        for (int64_t i = 0; i < 54; ++i)
+            set_element(x, i, scale * normal_quantile(random.uniform(uint64_t(i))));
+        Exec exec;
+        exec.workspace = Arena(1 << 20, "workspace");
+        Arena scratch(1 << 20, "scratch");
+        newton_schulz(exec, cpu_kernels(), x, options.ns_steps, options.ns_coefficients, scratch);
+        return values(x);
+    };
+    OptimizerOptions fewer = muon;
+    fewer.ns_steps = 2;
+    for (const OptimizerOptions& options : {muon, fewer, other})
+        CHECK(normalised_error(direction(options), expected(options)) < 1e-12);
+    CHECK(normalised_error(expected(fewer), expected(muon)) > 1e-3);
+    CHECK(normalised_error(expected(fewer), expected(other)) > 1e-3);
 }
 
 TEST_CASE("the factors of Muon's learning rate") {
