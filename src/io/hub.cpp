@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 namespace coeus {
 
@@ -18,6 +19,21 @@ bool is_hub_folder(const std::string& path) {
 }
 
 namespace {
+
+// LogicError unless each row of a parameter lies in one place.
+void require_all_rows(const HubTensor& tensor) {
+    std::vector<std::pair<int64_t, int64_t>> runs;  // first row, and the row after the last
+    for (const HubPlace& place : tensor.places)
+        runs.emplace_back(place.first_row, place.first_row + place.rows);
+    std::ranges::sort(runs);
+    int64_t covered = 0;
+    for (const auto& [first, end] : runs) {
+        require(first == covered, "the places of a parameter in a folder do not have each of its rows once");
+        covered = end;
+    }
+    require(covered == tensor.shape.rows(),
+            "the places of a parameter in a folder do not have each of its rows once");
+}
 
 // The tensor of a place, which is of the shape that the place says.
 const Safetensors::Entry& entry_of(const std::string& folder, const Safetensors& weights,
@@ -50,6 +66,7 @@ void read_place(const HubPlace& place, const Safetensors::Entry& entry, Tensor r
 }  // namespace
 
 void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor) {
+    require_all_rows(tensor);
     for (const HubPlace& place : tensor.places) {
         const Safetensors::Entry& entry = entry_of(folder, weights, place);
         if (!tensor.blocks.empty() && !can_convert(tensor.blocks.front().local.dtype, entry.dtype))

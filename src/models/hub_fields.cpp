@@ -87,11 +87,15 @@ void write_scaling(Json& json, const RopeScaling& scaling) {
 
 void read_hub_rope(const JsonView& json, RopeConfig& rope) {
     rope.theta = json.number("rope_theta", rope.theta);
-    // folders for both generations have both forms; the new one counts
-    if (const auto before = json.find("rope_scaling")) rope.scaling = read_scaling(*before);
-    if (const auto now = json.find("rope_parameters")) {
+    const auto now = json.find("rope_parameters"), before = json.find("rope_scaling");
+    if (now) {
         rope.theta = now->number("rope_theta", rope.theta);
         rope.scaling = read_scaling(*now);
+        // folders for both generations have both forms; the new one counts, and the keys of the old one are
+        // known
+        if (before && before->is_object()) before->items();
+    } else if (before) {
+        rope.scaling = read_scaling(*before);
     }
 }
 

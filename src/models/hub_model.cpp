@@ -22,29 +22,6 @@ const std::set<std::string> without_meaning = {
     "eos_token_id",  "initializer_range",    "model_type",        "pad_token_id", "pretraining_tp",
     "torch_dtype",   "transformers_version", "use_cache"};
 
-bool takes(const ModelFamily& family, const std::string& architecture) {
-    return std::ranges::find(family.architectures, architecture) != family.architectures.end();
-}
-
-// The family of a config.json. `named`: that of the deck, or "".
-const ModelFamily& claimed_family(const JsonView& root, const std::string& named) {
-    const JsonView list = root["architectures"];
-    const std::vector<std::string> names = list.strings();
-    if (names.size() != 1) list.reject("must name one architecture");
-    const ModelFamily* latest = nullptr;
-    for (const ModelFamily& family : model_families())
-        if (takes(family, names[0])) latest = &family;
-    if (!latest)
-        throw ConfigError("{}: architecture {} is not built yet; built are {}", root.file(), names[0],
-                          join(hub_architectures(), ", "));
-    if (named.empty()) return *latest;
-    const ModelFamily& family = find_family(named);
-    if (!takes(family, names[0]))
-        throw ConfigError("model.name = \"{}\": {} has architecture {}, which is that of model.name = \"{}\"",
-                          named, root.file(), names[0], latest->name);
-    return family;
-}
-
 // Keys that were not asked for, of an object and of those in it.
 void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
                  const std::set<std::string>& asked) {
@@ -56,18 +33,16 @@ void add_unknown(std::vector<std::string>& unknown, const JsonView& object,
     }
 }
 
-struct HubModel {
-    DecoderConfig config;
-    std::vector<std::string> unknown_keys;
-};
+}  // namespace
 
-HubModel read_config(const std::string& folder, const std::string& named) {
+HubModel read_hub_model(const std::string& folder, const std::string& family_name) {
+    if (!family_name.empty()) find_family(family_name);  // throws if there is none
     const fs::path file = fs::path(folder) / "config.json";
     std::error_code status;
     if (!fs::is_regular_file(file, status)) throw ConfigError("{}: there is no such file", file.string());
     const JsonDocument document = JsonDocument::read(file);
     const JsonView root = document.root();
-    const ModelFamily& family = claimed_family(root, named);
+    const ModelFamily& family = claimed_family(model_families(), root, family_name);
     std::set<std::string> asked;
     HubModel model;
     model.config = family.from_hub(root.noting(asked));
@@ -78,7 +53,27 @@ HubModel read_config(const std::string& folder, const std::string& named) {
     return model;
 }
 
-}  // namespace
+const ModelFamily& claimed_family(std::span<const ModelFamily> families, const JsonView& config,
+                                  const std::string& named) {
+    const JsonView list = config["architectures"];
+    const std::vector<std::string> names = list.strings();
+    if (names.size() != 1) list.reject("must name one architecture");
+    const auto takes = [&](const ModelFamily& family) {
+        return std::ranges::find(family.architectures, names[0]) != family.architectures.end();
+    };
+    const ModelFamily* latest = nullptr;
+    for (const ModelFamily& family : families)
+        if (takes(family)) {
+            if (family.name == named) return family;
+            latest = &family;
+        }
+    if (!latest)
+        throw ConfigError("{}: architecture {} is not built yet; built are {}", config.file(), names[0],
+                          join(hub_architectures(), ", "));
+    if (named.empty()) return *latest;
+    throw ConfigError("model.name = \"{}\": {} has architecture {}, which is that of model.name = \"{}\"",
+                      named, config.file(), names[0], latest->name);
+}
 
 std::vector<std::string> hub_architectures() {
     std::vector<std::string> all;
@@ -89,15 +84,11 @@ std::vector<std::string> hub_architectures() {
 }
 
 DecoderConfig model_from_hub(const std::string& folder, const std::string& family) {
-    const HubModel model = read_config(folder, family);
+    const HubModel model = read_hub_model(folder, family);
     if (!model.unknown_keys.empty())
         log::warn("{}/config.json: Coeus does not know {}, which has no effect here", folder,
                   join(model.unknown_keys, ", "));
     return model.config;
-}
-
-std::vector<std::string> unknown_hub_keys(const std::string& folder) {
-    return read_config(folder, "").unknown_keys;
 }
 
 Json hub_config_of(const DecoderConfig& model) {

@@ -102,7 +102,7 @@ public:
 
 private:
     DecoderConfig config() const {
-        CHECK(unknown_hub_keys(folder_.string()) == std::vector<std::string>{});
+        CHECK(read_hub_model(folder_.string()).unknown_keys == std::vector<std::string>{});
         DecoderConfig c = model_from_hub(folder_.string());
         const auto is_rotated = [](const HubTensor& tensor) {
             return std::ranges::any_of(tensor.places,
@@ -268,13 +268,13 @@ TEST_CASE("golden: both forms of config.json describe the same model, and ours a
         fs::copy_file(folder / "config_4x.json", older / "config.json");
         const DecoderConfig a = model_from_hub(folder.string()), b = model_from_hub(older.path().string());
         CHECK((a == b));
-        CHECK(unknown_hub_keys(older.path().string()) == std::vector<std::string>{});
+        CHECK(read_hub_model(older.path().string()).unknown_keys == std::vector<std::string>{});
         const JsonDocument document = JsonDocument::read(folder / "config.json");
         const bool scaled = document.root()["rope_parameters"].string("rope_type", "default") != "default";
         CHECK(a.rope.scaling.has_value() == scaled);
         write_json(hub_config_of(a), ours / "config.json");
         CHECK((model_from_hub(ours.path().string()) == a));
-        CHECK(unknown_hub_keys(ours.path().string()) == std::vector<std::string>{});
+        CHECK(read_hub_model(ours.path().string()).unknown_keys == std::vector<std::string>{});
     });
 }
 

@@ -28,7 +28,7 @@ struct HubTensor {
 /// True for a tensor of a folder that belongs to no parameter.
 using HubIgnores = std::function<bool(const std::string& tensor)>;
 
-/// Reads one of them, of these weights. ConfigError as below.
+/// Reads one of them, of these weights. ConfigError as below. LogicError unless each row lies in one place.
 void read_hub_tensor(const std::string& folder, const Safetensors& weights, const HubTensor& tensor);
 /// ConfigError if the weights have a tensor that none of these takes and that is not ignored.
 void check_hub_weights(const std::string& folder, const Safetensors& weights,

@@ -29,7 +29,7 @@ struct ModelFamily {
     /// Where a parameter of this shape lies in a Hugging Face folder: all its rows, each once.
     std::vector<HubPlace> (*hub_places)(const std::string& parameter, const Shape& shape,
                                         const DecoderConfig& config);
-    /// True for a tensor of such a folder that is no parameter.
+    /// True for a tensor of such a folder that is not a parameter.
     bool (*hub_ignores)(const std::string& tensor, const DecoderConfig& config);
     /// Initial values of a parameter; `layer`: of its block, 0 for others.
     Init (*init)(WeightRole role, int64_t layer, const DecoderConfig& config);

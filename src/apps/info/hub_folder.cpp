@@ -76,9 +76,14 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options) {
     info_line("architecture", architecture + (built ? "" : " (not built yet: coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {
-        model = model_from_hub(folder);
+        const HubModel read = read_hub_model(folder);
+        model = read.config;
         info_line("model", describe_model(*model));
         info_line("parameters", with_commas(model->parameters()));
+        if (!read.unknown_keys.empty())
+            info_line("unknown keys",
+                      fmt::format("config.json: Coeus does not know {}, which has no effect here",
+                                  join(read.unknown_keys, ", ")));
     }
     if (!has_weights(folder)) {
         info_line("weights", "none: shapes alone");

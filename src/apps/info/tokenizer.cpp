@@ -74,9 +74,11 @@ void show_tokenizer(const std::string& place, const InfoOptions& options) {
     };
     info_line("BOS", one(tokenizer.bos_id()));
     info_line("EOS", one(tokenizer.eos_id()));
-    const Tokenizer::Ends& ends = tokenizer.document_ends();
-    info_line("documents",
-              fmt::format("{} | text | {}", list_of(tokenizer, ends.before), list_of(tokenizer, ends.after)));
+    const auto around = [&](const Tokenizer::Ends& ends) {
+        return fmt::format("{} | text | {}", list_of(tokenizer, ends.before), list_of(tokenizer, ends.after));
+    };
+    info_line("own template", around(tokenizer.own_ends()));
+    info_line("documents", around(tokenizer.document_ends()));
     std::vector<int32_t> special = tokenizer.special_ids();
     const size_t count = special.size();
     special.resize(std::min(count, most_shown));

@@ -6,6 +6,8 @@
 #include "support/support.hpp"
 #include "support/write_safetensors.hpp"
 
+#include <utility>
+
 using namespace coeus;
 using Catch::Contains;
 
@@ -119,4 +121,28 @@ TEST_CASE(
     for (int64_t row = 0; row < 4; ++row)
         for (int64_t col = 0; col < 3; ++col)
             CHECK(element(right, row * 3 + col) == double(100 + row * 6 + 3 + col));
+}
+
+TEST_CASE("hub: places have each row of a parameter once", "[hub]") {
+    const test::TemporaryFolder folder;
+    std::vector<float> values = {1, 2, 3, 4, 5, 6};
+    write_safetensors(folder / "model.safetensors", {{"a", Tensor(values.data(), Dtype::f32, {3, 2})}});
+    OwnedTensor a(Dtype::f32, {3, 2});
+    const auto load = [&](std::vector<std::pair<int64_t, int64_t>> runs) {  // first row, rows
+        HubTensor tensor{.shape = {3, 2}, .places = {}, .local = a};
+        for (const auto& [first, rows] : runs)
+            tensor.places.push_back({.name = "a",
+                                     .shape = {3, 2},
+                                     .first_row = first,
+                                     .rows = rows,
+                                     .offset = first * 2,
+                                     .row_stride = 2});
+        load_hub_weights(folder.path(), {tensor}, nothing_ignored);
+    };
+    load({{2, 1}, {0, 2}});
+    for (int64_t i = 0; i < 6; ++i) CHECK(element(a, i) == double(i + 1));
+    using Runs = std::vector<std::pair<int64_t, int64_t>>;
+    for (const Runs& runs : {Runs{}, Runs{{0, 2}}, Runs{{1, 2}}, Runs{{0, 1}, {2, 1}}, Runs{{0, 2}, {1, 2}},
+                             Runs{{0, 3}, {3, 1}}})
+        CHECK_THROWS_WITH(load(runs), Contains("do not have each of its rows once"));
 }

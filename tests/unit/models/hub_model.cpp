@@ -60,8 +60,39 @@ TEST_CASE("config.json: both forms give the same numbers") {
         CHECK(m.tied);
         CHECK(m.rope.scaling ==
               RopeScaling{.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_positions = 64});
-        CHECK(unknown_hub_keys(folder->path()).empty());
+        CHECK(read_hub_model(folder->path()).unknown_keys.empty());
     }
+}
+
+TEST_CASE("config.json: an old form of the rotation beside a new one is not interpreted") {
+    const TemporaryFolder folder;
+    const std::string now = R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5})";
+    for (const char* before :
+         {R"({"type": "yarn", "factor": 4})", R"({"rope_type": "llama3", "factor": 0})", R"("linear")"}) {
+        CAPTURE(before);
+        const std::string old = fmt::format(R"(, "rope_theta": 1e4, "rope_scaling": {})", before);
+        const DecoderConfig m = model_from_hub(config_folder(folder, minimal + now + old));
+        CHECK(m.rope.theta == 5e5);
+        CHECK_FALSE(m.rope.scaling);
+        CHECK(read_hub_model(folder.path()).unknown_keys.empty());
+        CHECK_THAT(message_of(config_folder(folder, minimal + old)), Contains("rope_scaling"));
+    }
+}
+
+TEST_CASE("config.json: the family that a deck names is taken if it takes the architecture") {
+    std::vector<ModelFamily> families(3);
+    families[0] = {.name = "first", .architectures = {"A"}};
+    families[1] = {.name = "second", .architectures = {"A"}};
+    families[2] = {.name = "third", .architectures = {"B"}};
+    const Json json = Json::object().set("architectures", Json::array().push("A"));
+    const JsonView config(json, "config.json");
+    CHECK(claimed_family(families, config, "").name == "second");
+    CHECK(claimed_family(families, config, "first").name == "first");
+    for (const char* other : {"third", "fourth"})
+        CHECK_THROWS_WITH(claimed_family(families, config, other),
+                          fmt::format("model.name = \"{}\": config.json has architecture A, which is that of "
+                                      "model.name = \"second\"",
+                                      other));
 }
 
 TEST_CASE("config.json: what old files leave out has its default") {
@@ -92,10 +123,10 @@ TEST_CASE("config.json: keys that nobody knows are found, also within others") {
     const TemporaryFolder folder;
     config_folder(folder,
                   minimal + R"(, "transformers_version": "5", "torch_dtype": "bfloat16", "bos_token_id": 1)");
-    CHECK(unknown_hub_keys(folder.path()).empty());
+    CHECK(read_hub_model(folder.path()).unknown_keys.empty());
     config_folder(folder, minimal + R"(, "sliding_window": 8, "attn_scale": null,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5})");
-    CHECK(unknown_hub_keys(folder.path()) ==
+    CHECK(read_hub_model(folder.path()).unknown_keys ==
           std::vector<std::string>{"sliding_window", "attn_scale", "rope_parameters.partial_rotary_factor"});
     CHECK(message_of(folder.path()) == "read without complaint");
 }
@@ -107,7 +138,7 @@ TEST_CASE("config.json: every flavour of every family comes back") {
             const TemporaryFolder folder;
             write_json(hub_config_of(model), folder / "config.json");
             const DecoderConfig back = model_from_hub(folder.path(), family.name);
-            CHECK(unknown_hub_keys(folder.path()).empty());
+            CHECK(read_hub_model(folder.path()).unknown_keys.empty());
             model.flavor = "hf";
             model.ffn_rule.reset();  // the width is a number there
             CHECK(back == model);
