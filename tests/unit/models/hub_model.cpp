@@ -167,7 +167,7 @@ TEST_CASE("config.json: what it cannot say is refused by name") {
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.layout = RopeLayout::half_split; }),
                Contains("a model with rope_layout \"half_split\" has no counterpart"));
     CHECK_THAT(refusal([](DecoderConfig& m) { m.rope.scaling->factor = 0.5; }),
-               Contains("config.json: rope_scaling.factor must be at least 1, is 0.5"));
+               Contains("config.json: rope_parameters.factor must be at least 1, is 0.5"));
 }
 
 TEST_CASE("config.json: what is not built or wrong is said in words") {
