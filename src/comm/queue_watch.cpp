@@ -38,7 +38,7 @@ void QueueWatch::loop() {
             if (changed_.wait_for(lock, pause, [this] { return ending_; })) return;
             // the job was suspended: what is under way has not taken that time
             if (timer.seconds() > pause.count() + 1 + allowed_ / 2)
-                for (Line* line : lines_) line->begin_anew();
+                for (Line* line : lines_) line->begin_again();
         }
         look();
     }
@@ -120,7 +120,7 @@ QueueWatch::Line::Operation* QueueWatch::Line::first_under_way() {
     return nullptr;
 }
 
-void QueueWatch::Line::begin_anew() {
+void QueueWatch::Line::begin_again() {
     for (int64_t number = first_; number < given_; ++number)
         if (at(number).since >= 0) at(number).since = watch_.settings_.clock();
 }

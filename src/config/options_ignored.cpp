@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* no_python = "Coeus is one program and loads no Python modules";
 constexpr const char* no_spmd = "Coeus has no distributed tensors whose types could be wrong";
-constexpr const char* no_skipping = "cycles of tracing begin at step 1 and go on to the end";
+constexpr const char* no_skipping = "cycles of tracing begin at step 1 and continue to the end";
 constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
 constexpr const char* own_buffer = "the last 1024 operations of a rank are always remembered";

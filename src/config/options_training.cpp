@@ -86,7 +86,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.mixed_precision_reduce), to_run,
               "type in which gradients are summed over ranks")
             .one_of({"float32"}),
-        works(COEUS_FIELD(training.shuffle), to_samples, "permute the sequences, anew in each epoch"),
+        works(COEUS_FIELD(training.shuffle), to_samples, "permute the sequences, differently in each epoch"),
         works(COEUS_FIELD(training.document_mask), to_run, "let attention stay within documents"),
         works(COEUS_FIELD(training.threads), to_nothing,
               "number of threads of each rank; 0: the cores shared among the ranks of a node")
@@ -135,7 +135,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.export_dtype), to_nothing,
               "type of the weights written after the last step")
             .one_of({"float32", "bfloat16", "float16"}),
-        works(COEUS_FIELD(checkpoint.async_mode), to_nothing, "write checkpoints while training goes on")
+        works(COEUS_FIELD(checkpoint.async_mode), to_nothing, "write checkpoints while training continues")
             .one_of({"disabled", "async", "async_with_pinned_mem"}),
         works(COEUS_FIELD(checkpoint.keep_latest_k), to_nothing, "number of checkpoints kept; 0: all")
             .obeys(all_or_two),
@@ -145,7 +145,7 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(checkpoint.load_step), to_nothing, "resume from this step; -1: from the newest")
             .obeys(step_or_newest),
         works(COEUS_FIELD(checkpoint.exclude_from_loading), to_nothing,
-              "parts of a checkpoint not to be loaded: they begin anew, once; the run goes on with them")
+              "parts of a checkpoint not to be loaded: they begin again, once; the run continues with them")
             .one_of({"optimizer", "lr_scheduler", "dataloader", "train_state"}),
         works(COEUS_FIELD(checkpoint.enable_first_step_checkpoint), to_nothing,
               "save a checkpoint after step 1 too"),

@@ -27,7 +27,7 @@ void SpikeWindow::assign(std::vector<double> values) {
     values_.assign(values.end() - std::ptrdiff_t(kept), values.end());
 }
 
-// Both from the values anew, in their order: a resumed run has the same bits.
+// Both from the values again, in their order: a resumed run has the same bits.
 double SpikeWindow::mean() const {
     double sum = 0;
     for (const double value : values_) sum += value;

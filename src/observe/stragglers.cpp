@@ -117,7 +117,7 @@ std::string trend_text(const Straggler& s) {
 
 namespace {
 
-// With its share of saving, which comes behind the step.
+// With its share of saving, which comes after the step.
 double whole_step(const RankTimes& rank) {
     const double saving = rank.phases[StepPhase::saving];
     return rank.step + (std::isfinite(saving) ? saving : 0);

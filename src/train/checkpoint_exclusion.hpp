@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.exclude_from_loading: parts of a checkpoint that a run does not take over but begins anew.
+// checkpoint.exclude_from_loading: parts of a checkpoint that a run does not take over but begins again.
 #pragma once
 
 #include "coeus/config/config.hpp"
@@ -14,7 +14,7 @@ namespace coeus {
 /// goes on with them.
 Words still_to_exclude(const Words& parts, const std::string& checkpoint_deck);
 
-/// Where a run is that begins these parts anew and goes on with the others.
+/// Where a run is that begins these parts again and continues with the others.
 TrainRecord reset_parts(TrainRecord train, const Words& parts);
 
 /// What the log says of it; "" where nothing is excluded.

@@ -185,8 +185,8 @@ void Trainer::end_run() {
                                    config_.training.steps, stop_.reason(), state);
     if (first_rank()) {
         const std::vector<StepFile> good = saving_.checkpoints().folder().list();
-        text +=
-            good.empty() ? " The same line begins anew" : " The same line goes on from " + good.back().path;
+        text += good.empty() ? " The same line begins again"
+                             : " The same line continues from " + good.back().path;
     }
     log::info("{}", text);  // now: what is being written may take a while to end
     log::flush();

@@ -43,7 +43,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
         run, data,
         saving_every_second + Arguments{without("lr_scheduler"), steps(10), "--lr_scheduler.total_steps=6"},
         2);
-    CHECK_THAT(first.output, Contains("checkpoint.exclude_from_loading: not loaded, begun anew: the "
+    CHECK_THAT(first.output, Contains("checkpoint.exclude_from_loading: not loaded, begun again: the "
                                       "learning-rate schedule"));
     const MetricLines whole = read_metrics(run);
     REQUIRE(whole.steps.size() == 10);
@@ -69,7 +69,7 @@ TEST_CASE("program: a schedule that is not loaded begins anew, once, and ends wi
         for (int64_t step = until + 2; step <= 10; step += 2) fs::remove(run / checkpoint_of(step));
         const Outcome again = train_tiny(run, data, from_the_start, until == 6 ? 2 : 1);
         CHECK_THAT(again.output,
-                   Contains("begun anew by the run that wrote this checkpoint, and goes on: the "
+                   Contains("begun again by the run that wrote this checkpoint, and continues: the "
                             "learning-rate schedule"));
         const MetricLines resumed = read_metrics(run);
         REQUIRE(resumed.steps.size() == 10);
@@ -93,7 +93,7 @@ TEST_CASE("program: an optimizer that is not loaded is a new one on the old weig
     // and so does the run's own folder
     const Outcome own = train_tiny(run, data, saving_every_second + Arguments{steps(3), all}, 2);
     CHECK_THAT(own.output, Contains("step 0, 0 tokens seen") &&
-                               Contains("begun anew: the optimizer's moments and bias correction, the "
+                               Contains("begun again: the optimizer's moments and bias correction, the "
                                         "learning-rate schedule, the data, the count of steps and tokens") &&
                                Contains("its metrics are kept in"));
     for (const char* other : {"excluded", "run"}) {
@@ -121,7 +121,7 @@ TEST_CASE("program: data and counts that are not loaded begin at 0 while the res
         CHECK(train_record(run, 6).step == 6);
         const Outcome again = train_tiny(
             run, data, saving_every_second + constant + Arguments{steps(8), without("dataloader")});
-        CHECK_THAT(again.output, Contains("and goes on: the data") && !Contains("a step takes"));
+        CHECK_THAT(again.output, Contains("and continues: the data") && !Contains("a step takes"));
         CHECK(train_record(run, 8).sample == 32);
     }
     SECTION("counts, with load_step") {

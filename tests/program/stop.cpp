@@ -246,7 +246,7 @@ TEST_CASE("A run whose job ends before it could be saved says so, and keeps the 
     INFO(outcome.output);
     CHECK(outcome.exit_code == 75);
     CHECK(count_of(": not saved, since the job ends in ", outcome.output) == 1);
-    CHECK_THAT(outcome.output, Contains("The same line goes on from " + (run / checkpoint_of(1)).string()));
+    CHECK_THAT(outcome.output, Contains("The same line continues from " + (run / checkpoint_of(1)).string()));
     CHECK(list_checkpoints((run / "checkpoint").string()).size() == 1);
 }
 
@@ -293,7 +293,7 @@ TEST_CASE("A run ends before its time is over") {
         CHECK_THAT(out.output, Contains("by the end of the job's time"));
     } while (count_of(": before the first step", out.output) > 0);
     CAPTURE(out.output);
-    CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same line goes on from"));
+    CHECK_THAT(out.output, Contains("by the end of the job's time: saved. The same line continues from"));
     CHECK(list_checkpoints((folder / "run/checkpoint").string()).size() == 1);
     SECTION("that is over at once") {
         const Outcome again = run_coeus(arguments_of(seconds, seconds + 60), 2);

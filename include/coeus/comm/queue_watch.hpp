@@ -94,7 +94,7 @@ private:
     // Moves on to the first that has not ended; null: none.
     Operation* first_under_way();
     // The time of those under way counts from now on.
-    void begin_anew();
+    void begin_again();
     Operation& at(int64_t number) { return ring_[size_t(number) % remembered_]; }
 
     QueueWatch& watch_;

@@ -129,7 +129,7 @@ struct Config {
         std::string dtype = "float32";  ///< of weights and moments; float64 computes in float64
         std::string mixed_precision_param = "bfloat16";  ///< of compute
         std::string mixed_precision_reduce = "float32";
-        bool shuffle = false;        ///< ours: permute the windows, anew in each epoch
+        bool shuffle = false;        ///< ours: permute the windows, differently in each epoch
         bool document_mask = false;  ///< ours: attention stays within documents
         int64_t threads = 0;         ///< ours: OpenMP threads per rank; 0: automatic
         bool disable_cuda_graphs = false;
@@ -258,7 +258,7 @@ bool watches_loss(const Config::Guards& guards);
 bool rewinds(const Config::Guards& guards);
 /// checkpoint.exclude_from_loading (`parts`) names this part.
 bool excludes(const Words& parts, const std::string& part);
-/// Checkpoints are written while training goes on.
+/// Checkpoints are written while training continues.
 bool saves_async(const Config& config);
 
 /// Local batches that one rank sums into a step: global_batch_size / (local_batch_size x dp_degree).

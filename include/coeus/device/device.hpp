@@ -31,15 +31,15 @@ public:
     virtual void copy(void* to, const void* from, int64_t bytes) = 0;
     /// Returns when all that was given is done.
     virtual void finish() = 0;
-    /// A point behind all that was given; a later one may stand for one of long ago.
+    /// A point after all that was given; a later one may stand for one of long ago.
     virtual int64_t mark() = 0;
     /// Returns when all before this point is done.
     virtual void finish(int64_t point) = 0;
-    /// What is given from now on begins behind a point of another queue of the device.
+    /// What is given from now on begins after a point of another queue of the device.
     virtual void wait_for(const Queue& other, int64_t point) = 0;
-    /// From now on work is recorded and not done: of this queue, and of those that begin behind it. Until the
+    /// From now on work is recorded and not done: of this queue, and of those that begin after it. Until the
     /// end nothing is taken from the device's memory, no queue of the recording is finished, none of them
-    /// begins behind work from before, and each is waited for.
+    /// begins after work from before, and each is waited for.
     virtual void begin_recording() = 0;
     virtual std::unique_ptr<Graph> end_recording() = 0;
     virtual void give(const Graph& graph) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sees the kernels and exchanges of an Exec: any number of observers, each for as long as its Observation
+// Who sees the kernels and exchanges of an Exec: up to eight observers, each for as long as its Observation
 // lives.
 #pragma once
 

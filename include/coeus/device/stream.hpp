@@ -2,7 +2,7 @@
 // Stream: work that runs beside the computation, in the order in which it was given. On the CPU it is a
 // thread of its own, so that blocking collectives overlap with kernels; or nothing, and the work runs at
 // once. On a GPU it has a queue as well: what its work gives to that begins behind what the computation had
-// given to its own queue when run() was called, and after join() the computation's queue goes on behind it.
+// given to its own queue when run() was called, and after join() the computation's queue continues after it.
 #pragma once
 
 #include "coeus/device/exec.hpp"

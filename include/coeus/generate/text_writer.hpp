@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TextWriter: goes on with any number of prompts, as many side by side as the generator has slots; a text
+// TextWriter: continues any number of prompts, as many side by side as the generator has slots; a text
 // that ends makes room for the next prompt. What is written for a prompt depends on the prompt, its number
 // and the seed alone.
 #pragma once
@@ -34,7 +34,7 @@ struct TextWriterOptions {
     Sampling sampling;
     int64_t length = 128;            ///< most tokens to write for a prompt
     std::vector<std::string> stops;  ///< a text ends before any of these
-    bool ignore_eos = false;         ///< go on behind EOS
+    bool ignore_eos = false;         ///< continue after EOS
 };
 
 /// What was written behind a prompt.
@@ -50,7 +50,7 @@ public:
     TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options);
 
     /// `on_piece(number, text)`: more text of a prompt; `on_end(number, written)`: it is complete. Prompts
-    /// come to their ends in any order. A text that is longer than the context goes on from its newest half.
+    /// come to their ends in any order. A text that is longer than the context continues from its newest half.
     void write(const std::vector<std::vector<int32_t>>& prompts,
                const std::function<void(size_t, const std::string&)>& on_piece,
                const std::function<void(size_t, const Written&)>& on_end);

@@ -8,7 +8,7 @@
 
 namespace coeus {
 
-/// What an optimizer does; each reads what is its own.
+/// Options of one optimizer; each reads what is its own.
 struct OptimizerOptions {
     std::string name = "AdamW";
     double lr = 8e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;

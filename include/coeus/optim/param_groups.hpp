@@ -11,7 +11,7 @@
 
 namespace coeus {
 
-/// The names of all roles, in their order: "matrix", "embedding", ...
+/// Names of all roles, in their order: "matrix", "embedding", ...
 const std::vector<std::string>& role_names();
 
 class ParamGroups {

@@ -28,7 +28,7 @@ namespace coeus {
 
 /// What becomes of a unit between two uses in a step.
 enum class Keep : uint8_t {
-    neighbours,  ///< its place is taken by the next but one: weights are gathered anew for the backward,
+    neighbours,  ///< its place is taken by the next but one: weights are gathered again for the backward,
                  ///< gradients are reduced in each micro-batch
     all          ///< every unit has a place: weights are gathered once a step, gradients reduced at its end
 };

@@ -27,7 +27,7 @@ public:
     Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation);
 
     /// What this rank owns of each trainable parameter, by rows, while these are on the device. What is given
-    /// to the computation's queue behind it finds the state on the host as `each` has left it.
+    /// to the computation's queue after it finds the state on the host as `each` has left it.
     void for_each_owned(EachRows each);
 
 private:

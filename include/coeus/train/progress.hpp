@@ -19,7 +19,7 @@ struct Progress {
     int64_t schedule_begins = 0, optimizer_begins = 0;
     bool validation_is_left = false;  ///< a stop cut the validation after the last step short
 
-    /// Of the run that wrote a checkpoint.
+    /// Progress of the run that wrote a checkpoint.
     static Progress of(const TrainRecord& train);
     /// The attributes of a checkpoint that Progress knows; the caller adds the others.
     TrainRecord record() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving: when a run's checkpoints are written, at once or while training goes on, and the weights alone at
+// Saving: when a run's checkpoints are written, at once or while training continues, and the weights alone at
 // its end.
 #pragma once
 
@@ -25,7 +25,7 @@ public:
     std::vector<CheckpointTensor> weights() const;
     std::vector<CheckpointTensor> full_state() const;
 
-    /// Before the first step: takes the memory of saving while training goes on. `noted` is told of each
+    /// Before the first step: takes the memory of saving while training continues. `noted` is told of each
     /// checkpoint, on all ranks.
     void begin(std::function<void(const SavedCheckpoint&)> noted);
     /// The weights are about to change.
@@ -69,7 +69,7 @@ private:
     const Communicator& world_;
     Engine& engine_;
     CheckpointStore checkpoints_;
-    std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training goes on
+    std::optional<AsyncCheckpoint> async_;  ///< where checkpoints are written while training continues
     std::function<void(const SavedCheckpoint&)> noted_;
     double seconds_of_save_ = 0;
     std::optional<int64_t> last_step_;

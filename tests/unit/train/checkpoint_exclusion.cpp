@@ -58,9 +58,9 @@ TEST_CASE("exclusion: a checkpoint of a run with the same parts has had them exc
     CHECK(still_to_exclude({}, deck).empty());
     CHECK(describe_exclusion({}, {}).empty());
     CHECK(describe_exclusion({"lr_scheduler", "optimizer"}, {"lr_scheduler", "optimizer"}) ==
-          "checkpoint.exclude_from_loading: not loaded, begun anew: the learning-rate schedule, the "
+          "checkpoint.exclude_from_loading: not loaded, begun again: the learning-rate schedule, the "
           "optimizer's moments and bias correction");
     CHECK(describe_exclusion({"dataloader", "train_state"}, {"train_state"}) ==
-          "checkpoint.exclude_from_loading: not loaded, begun anew: the count of steps and tokens; begun "
-          "anew by the run that wrote this checkpoint, and goes on: the data");
+          "checkpoint.exclude_from_loading: not loaded, begun again: the count of steps and tokens; begun "
+          "again by the run that wrote this checkpoint, and continues: the data");
 }
