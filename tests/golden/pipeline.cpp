@@ -4,6 +4,7 @@
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/lower.hpp"
+#include "golden/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -28,63 +29,73 @@ bool dead_locks(const Timetable& lowered, Queues queues) {
     }
 }
 
+PipelineShape shape_of(const JsonView& entry) {
+    return {int(entry.integer("P")), int(entry.integer("M")), int(entry.integer("V"))};
+}
+
+const Schedule& schedule_of(const JsonView& entry) {
+    const Schedule* schedule = find_schedule(entry.string("schedule"));
+    REQUIRE(schedule);
+    return *schedule;
+}
+
+void compare_lowered(const Timetable& table, const JsonView& entry, const std::filesystem::path& folder) {
+    // its own lowering, which needs no buffers either, holds the same computations
+    const std::string text = read_file(folder / entry.string("lowered"));
+    const Timetable dropped = parse_timetable(text, entry.string("lowered"), Messages::drop);
+    CHECK(without_idle_cells(dropped.rows) == table.rows);
+    const Timetable kept = parse_timetable(text, entry.string("lowered"), Messages::keep);
+    CHECK_FALSE(dead_locks(kept, Queues::one));
+    CHECK_FALSE(dead_locks(kept, Queues::per_channel));
+}
+
+void compare_simulation(const Timetable& table, const Timetable& file, const JsonView& entry) {
+    // PyTorch's file runs as ours does
+    for (const Timetable* runs : {&table, &file}) {
+        const Simulation simulation = simulate(*runs);
+        CHECK(simulation.makespan == entry.integer("makespan"));
+        CHECK(simulation.busy == entry["busy_per_rank"].integers());
+        CHECK(close(simulation.bubble_fraction, entry.number("bubble_fraction"), 1e-12));
+        const auto peak = [&](const char* key) {
+            const std::vector<int64_t> values = entry[key].integers();
+            return std::vector<int>(values.begin(), values.end());
+        };
+        CHECK(simulation.peak_frames == peak("peak_live_activations"));
+        CHECK(simulation.peak_owed_weights == peak("peak_owed_weight_gradients"));
+        const Timetable lowered = lower(*runs);
+        CHECK_FALSE(dead_locks(lowered, Queues::one));
+        CHECK_FALSE(dead_locks(lowered, Queues::per_channel));
+    }
+}
+
+void compare(const JsonView& entry, const std::filesystem::path& folder) {
+    const Schedule& schedule = schedule_of(entry);
+    const PipelineShape shape = shape_of(entry);
+    CHECK(schedule.accepts(shape) == !entry.contains("refused"));
+    if (entry.contains("refused")) return;
+    // the same orders
+    const Timetable table = schedule.timetable(shape);
+    const auto path = folder / entry.string("compute");
+    const Timetable file = read_timetable(path);
+    CHECK(without_idle_cells(file.rows) == table.rows);
+    CHECK(csv_text(file) == read_file(path));
+    for (int s = 0; s < table.stages(); ++s) CHECK(file.placement.rank_of(s) == table.placement.rank_of(s));
+    compare_simulation(table, file, entry);
+    if (entry.contains("lowered")) compare_lowered(table, entry, folder);
+}
+
 }  // namespace
 
 TEST_CASE("golden: pipeline schedules") {
     const auto folder = golden("pipeline");
     if (folder.empty()) return;
     const JsonDocument index = JsonDocument::read(folder / "index.json");
-    int equal = 0, refused = 0, lowered_by_torch = 0;
+    std::vector<GoldenCase> cases;
     for (const JsonView& entry : index.root()["schedules"].elements()) {
-        const PipelineShape shape = {int(entry.integer("P")), int(entry.integer("M")),
-                                     int(entry.integer("V"))};
-        INFO(entry.string("schedule")
-             << ", P " << shape.ranks << ", M " << shape.microbatches << ", V " << shape.virtual_stages);
-        const Schedule* schedule = find_schedule(entry.string("schedule"));
-        REQUIRE(schedule);
-        CHECK(schedule->accepts(shape) == !entry.contains("refused"));
-        if (entry.contains("refused")) {
-            ++refused;
-            continue;
-        }
-        // the same orders
-        const Timetable table = schedule->timetable(shape);
-        const auto path = folder / entry.string("compute");
-        const Timetable file = read_timetable(path);
-        CHECK(without_idle_cells(file.rows) == table.rows);
-        CHECK(csv_text(file) == read_file(path));
-        for (int s = 0; s < table.stages(); ++s)
-            CHECK(file.placement.rank_of(s) == table.placement.rank_of(s));
-        ++equal;
-
-        // PyTorch's file runs as ours does
-        for (const Timetable* runs : {&table, &file}) {
-            const Simulation simulation = simulate(*runs);
-            CHECK(simulation.makespan == entry.integer("makespan"));
-            CHECK(simulation.busy == entry["busy_per_rank"].integers());
-            CHECK(close(simulation.bubble_fraction, entry.number("bubble_fraction"), 1e-12));
-            const auto peak = [&](const char* key) {
-                const std::vector<int64_t> values = entry[key].integers();
-                return std::vector<int>(values.begin(), values.end());
-            };
-            CHECK(simulation.peak_frames == peak("peak_live_activations"));
-            CHECK(simulation.peak_owed_weights == peak("peak_owed_weight_gradients"));
-            const Timetable lowered = lower(*runs);
-            CHECK_FALSE(dead_locks(lowered, Queues::one));
-            CHECK_FALSE(dead_locks(lowered, Queues::per_channel));
-        }
-
-        // its own lowering, which needs no buffers either, holds the same computations
-        if (!entry.contains("lowered")) continue;
-        const std::string text = read_file(folder / entry.string("lowered"));
-        const Timetable dropped = parse_timetable(text, entry.string("lowered"), Messages::drop);
-        CHECK(without_idle_cells(dropped.rows) == table.rows);
-        const Timetable kept = parse_timetable(text, entry.string("lowered"), Messages::keep);
-        CHECK_FALSE(dead_locks(kept, Queues::one));
-        CHECK_FALSE(dead_locks(kept, Queues::per_channel));
-        ++lowered_by_torch;
+        const PipelineShape shape = shape_of(entry);
+        cases.push_back({fmt::format("pipeline/{}, P {}, M {}, V {}", entry.string("schedule"), shape.ranks,
+                                     shape.microbatches, shape.virtual_stages),
+                         [] { return std::string(); }, [=] { compare(entry, folder); }});
     }
-    CHECK(equal == 232);
-    CHECK(refused == 36);
-    CHECK(lowered_by_torch == 69);
+    compare_golden(cases);
 }
