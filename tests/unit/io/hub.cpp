@@ -129,7 +129,7 @@ TEST_CASE("hub: places have each row of a parameter once", "[hub]") {
     write_safetensors(folder / "model.safetensors", {{"a", Tensor(values.data(), Dtype::f32, {3, 2})}});
     OwnedTensor a(Dtype::f32, {3, 2});
     const auto load = [&](std::vector<std::pair<int64_t, int64_t>> runs) {  // first row, rows
-        HubTensor tensor{.shape = {3, 2}, .places = {}, .local = a};
+        HubTensor tensor{.shape = {3, 2}, .places = {}, .blocks = {{a}}};
         for (const auto& [first, rows] : runs)
             tensor.places.push_back({.name = "a",
                                      .shape = {3, 2},
