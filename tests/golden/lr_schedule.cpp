@@ -3,8 +3,8 @@
 #include "coeus/optim/lr_schedule.hpp"
 
 #include "coeus/file/json.hpp"
-#include "golden/cases.hpp"
 #include "support/catch.hpp"
+#include "support/golden.hpp"
 #include "support/support.hpp"
 
 using namespace coeus;

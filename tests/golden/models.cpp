@@ -11,9 +11,9 @@
 #include "coeus/optim/lr_schedule.hpp"
 #include "coeus/optim/param_groups.hpp"
 #include "coeus/pretrained/pretrained.hpp"
-#include "golden/cases.hpp"
 #include "support/catch.hpp"
 #include "support/copy_converting.hpp"
+#include "support/golden.hpp"
 #include "support/model.hpp"
 #include "support/support.hpp"
 

@@ -4,8 +4,8 @@
 #include "coeus/file/json.hpp"
 #include "coeus/pipeline/from_file.hpp"
 #include "coeus/pipeline/lower.hpp"
-#include "golden/cases.hpp"
 #include "support/catch.hpp"
+#include "support/golden.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 
 #include "coeus/data/bpe_training.hpp"
 #include "coeus/file/json.hpp"
-#include "golden/cases.hpp"
 #include "support/catch.hpp"
+#include "support/golden.hpp"
 #include "support/support.hpp"
 
 #include <algorithm>

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face folders that Coeus writes, read by transformers where a Python has it: its logits are those of
 // the golden files, and those that Coeus computes from the same folder.
+#include "coeus/file/json.hpp"
 #include "coeus/file/safetensors.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "program/python.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
+#include "support/golden.hpp"
 #include "support/model.hpp"
 #include "support/write_safetensors.hpp"
 
@@ -108,27 +110,37 @@ struct GoldenQuestions {
     std::vector<std::vector<double>> expected;
 
     GoldenQuestions() {
-        for (const std::string name : {"llama2_mha", "llama3_gqa", "llama3_tied", "llama31_rope_scaled",
-                                       "sharded_bf16", "sharded_f16"}) {
-            const fs::path model = golden("models/" + name);
-            if (model.empty()) {
-                questions.clear();
-                return;
-            }
-            convert_for_transformers(model, folder / (name + ".h5"));
-            convert_for_transformers(
-                folder / (name + ".h5"), folder / name,
-                name.starts_with("sharded") ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
-            const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
-            const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
-            const auto windows = batches.read_all<int64_t>("tokens");
-            Question& question = questions.emplace_back(Question{folder / name, {}, shape[1]});
-            for (int64_t row = 0; row < shape[1]; ++row)
-                question.tokens.insert(question.tokens.end(), windows.begin() + row * shape[2],
-                                       windows.begin() + (row + 1) * shape[2] - 1);
-            expected.push_back(
-                Safetensors::open((model / "logits.safetensors").string()).read_all<double>("logits"));
+        std::vector<GoldenCase> cases;
+        for (const std::string& name : golden_folders("models")) {
+            const fs::path model = golden(name);
+            cases.push_back({name, [=] { return left_out(model); }, [this, model] { ask(model); }});
         }
+        compare_golden(cases);
+    }
+
+private:
+    static std::string left_out(const fs::path& model) {
+        const std::string documents =
+            JsonDocument::read(model / "expected.json").root().string("documents", "none");
+        if (documents != "none") return "its batches have several documents in a sequence";
+        return refusal_of([&] { model_from_hub(model.string()); });
+    }
+
+    void ask(const fs::path& model) {
+        const std::string name = model.filename();
+        const bool in_parts = fs::exists(model / "model.safetensors.index.json");
+        convert_for_transformers(model, folder / (name + ".h5"));
+        convert_for_transformers(folder / (name + ".h5"), folder / name,
+                                 in_parts ? Arguments{"--max_shard_size", "60kB"} : Arguments{});
+        const Safetensors batches = Safetensors::open((model / "batch.safetensors").string());
+        const Shape shape = batches.entry("tokens").shape;  // steps, sequences, length and one more
+        const auto windows = batches.read_all<int64_t>("tokens");
+        Question& question = questions.emplace_back(Question{folder / name, {}, shape[1]});
+        for (int64_t row = 0; row < shape[1]; ++row)
+            question.tokens.insert(question.tokens.end(), windows.begin() + row * shape[2],
+                                   windows.begin() + (row + 1) * shape[2] - 1);
+        expected.push_back(
+            Safetensors::open((model / "logits.safetensors").string()).read_all<double>("logits"));
     }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "golden/cases.hpp"
+#include "support/golden.hpp"
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
