@@ -77,7 +77,7 @@ TEST_CASE("info: a tokenizer, as a folder and as a file of any name") {
                Contains("tok: tokenizer, byte-level BPE (tokenizer.json)") &&
                    Contains("vocabulary     265\n") && Contains("BOS            263 <|begin_of_text|>\n") &&
                    Contains("EOS            264 <|end_of_text|>\n") &&
-                   Contains("own template   none | text | none\n") &&
+                   Contains("own template   263 <|begin_of_text|> | text | none\n") &&
                    Contains("special tokens 263 <|begin_of_text|>, 264 <|end_of_text|>\n") &&
                    Contains("Hello, world!") && Contains("|w|o|r|l|d|!|") && Contains("\\xe6|\\x9d|\\xb1") &&
                    Contains("265 ids have a token; the sample decodes to itself"));
