@@ -198,7 +198,10 @@ COEUS_EACH_KERNEL(COEUS_NAME)
 /// The table of a backend.
 template <class Backend>
 constexpr Kernels observed_table(const char* name, int64_t chunk_bytes, int64_t thin_rows) {
-    Kernels table = {.name = name, .chunk_bytes = chunk_bytes, .thin_rows = thin_rows};
+    Kernels table{};
+    table.name = name;
+    table.chunk_bytes = chunk_bytes;
+    table.thin_rows = thin_rows;
 #define COEUS_ENTRY(entry)                                                                      \
     if constexpr (requires { &Backend::entry; })                                                \
         table.entry = Observed<Backend::entry, cost::entry>::template call<kernel_name::entry>; \
