@@ -228,7 +228,7 @@ Show kind_of_folder(const std::string& path) {
 }
 
 void show(const std::string& path, const InfoOptions& options) {
-    if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path);
+    if (!fs::exists(path)) throw ConfigError("{}: this file or folder does not exist", path);
     const Show kind = fs::is_directory(path) ? kind_of_folder(path) : kind_of_file(path);
     if (kind != show_deck && (options.model || options.ranks > 0))
         throw ConfigError(

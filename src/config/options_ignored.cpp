@@ -14,7 +14,7 @@ constexpr const char* no_torchft =
     "there is no TorchFT here; a run that was interrupted resumes from its checkpoint";
 constexpr const char* own_buffer = "the last 1024 operations of a rank are always remembered";
 constexpr const char* no_such_comm =
-    "there is no such communication here; --dry_run --ranks N checks a deck for a mesh of N ranks";
+    "Coeus has no such communication; --dry_run --ranks N checks a deck for a mesh of N ranks";
 constexpr const char* own_loss =
     "the loss is the cross entropy of the model's vocabulary, cut as suits the machine";
 constexpr const char* one_attention =

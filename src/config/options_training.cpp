@@ -7,7 +7,7 @@ namespace coeus::config {
 namespace {
 
 constexpr const char* by_name =
-    "name of the data, for where there is no dataset_path: a file or folder of that name in $COEUS_DATASETS, "
+    "name of the data, used if dataset_path is absent: a file or folder of that name in $COEUS_DATASETS, "
     "./datasets or ./tests/assets; nothing is downloaded";
 constexpr const char* weights_of_paths = "weight of each path in the blend, of any sum";
 
@@ -39,8 +39,8 @@ std::vector<Option> guard_options() {
               "them, as they also do before each checkpoint and snapshot; 0: never")
             .obeys(at_least_0),
         works(COEUS_FIELD(guards.on_mismatch), to_run,
-              "what is done where they differ: stop with exit code 3, so that the run may go on from its "
-              "last checkpoint; or rewind to the last in-memory snapshot and repeat the steps since")
+              "what a run does if they differ: it stops with exit code 3 and can continue from its last "
+              "checkpoint; or it rewinds to the last in-memory snapshot and repeats the steps since")
             .one_of({"stop", "rewind"}),
     };
 }

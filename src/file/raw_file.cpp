@@ -32,7 +32,7 @@ constexpr int64_t largest_transfer = int64_t(1) << 30;  // Linux moves at most 2
 
 void require_file(const std::string& path, bool writable) {
     std::error_code status;
-    if (!fs::exists(path, status)) throw ConfigError("{}: there is no such file", path);
+    if (!fs::exists(path, status)) throw ConfigError("{}: this file does not exist", path);
     if (fs::is_directory(path, status)) throw ConfigError("{} is a folder, not a file", path);
     if (!fs::is_regular_file(path, status))
         throw ConfigError("{} is a pipe or a device, not a file; write its content to a file first", path);

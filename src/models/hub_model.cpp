@@ -39,7 +39,7 @@ HubModel read_hub_model(const std::string& folder, const std::string& family_nam
     if (!family_name.empty()) find_family(family_name);  // throws if there is none
     const fs::path file = fs::path(folder) / "config.json";
     std::error_code status;
-    if (!fs::is_regular_file(file, status)) throw ConfigError("{}: there is no such file", file.string());
+    if (!fs::is_regular_file(file, status)) throw ConfigError("{}: this file does not exist", file.string());
     const JsonDocument document = JsonDocument::read(file);
     const JsonView root = document.root();
     const ModelFamily& family = claimed_family(model_families(), root, family_name);

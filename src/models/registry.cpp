@@ -8,8 +8,8 @@
 
 namespace coeus {
 
-// The families: NAME_family() is in the family's own file. Of two that share an architecture the later one is
-// taken for a folder whose deck names neither.
+// The families: NAME_family() is in the family's own file. If two families share an architecture and the deck
+// of a folder names neither, the later one takes it.
 #define COEUS_EACH_FAMILY(DO) \
     DO(llama2)                \
     DO(llama3)

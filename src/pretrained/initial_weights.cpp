@@ -34,7 +34,8 @@ std::string load_initial_weights(const Config& config, Decoder& decoder, const M
     if (path.empty()) return "";
     on_first_rank(mesh.world(), [&] {
         if (!std::filesystem::exists(path))
-            throw ConfigError("checkpoint.initial_load_path = \"{}\": there is no such file or folder", path);
+            throw ConfigError("checkpoint.initial_load_path = \"{}\": this file or folder does not exist",
+                              path);
         if (options.initial_load_in_hf != is_hub_folder(path))
             throw ConfigError(
                 "checkpoint.initial_load_path = \"{}\": is {}a Hugging Face folder (one with config.json); "

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // The file of weights that a path means: itself, or the newest in it.
 std::string weights_file(const fs::path& path) {
-    if (!fs::exists(path)) throw ConfigError("{}: there is no such file or folder", path.string());
+    if (!fs::exists(path)) throw ConfigError("{}: this file or folder does not exist", path.string());
     return fs::is_directory(path) ? newest_weights(path.string()) : path.string();
 }
 

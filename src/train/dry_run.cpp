@@ -20,8 +20,9 @@ std::vector<std::string> absent_files(const Config& config) {
     std::vector<std::string> notices;
     const auto look = [&](const char* option, const std::string& path) {
         if (!path.empty() && !std::filesystem::exists(path))
-            notices.push_back(fmt::format(
-                "Notice: {} = \"{}\": there is no such file or folder here; a run needs it", option, path));
+            notices.push_back(
+                fmt::format("Notice: {} = \"{}\": this file or folder does not exist here; a run needs it",
+                            option, path));
     };
     for (const std::string& path : config.training.dataset_path) look("training.dataset_path", path);
     if (config.validation.enable)

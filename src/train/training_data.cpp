@@ -27,7 +27,7 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
     sources.reserve(paths.size());
     for (const std::string& path : paths) {
         if (!fs::exists(path))
-            throw ConfigError("{} = \"{}\": there is no such file or folder", option, path);
+            throw ConfigError("{} = \"{}\": this file or folder does not exist", option, path);
         if (weighted || means_token_file(path)) {
             sources.push_back({path});
         } else {

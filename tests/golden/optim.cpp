@@ -74,7 +74,7 @@ public:
         const StepScalars scalars = optimizer_.begin_step(number, rate, 1);
         optimizer_.update(exec_, cpu_kernels(), parameters_, scalars, &matrices_);
     }
-    /// Of the last step, along which the weights went down.
+    /// The direction along which the last step moved the weights.
     Tensor direction() const { return storage_.gradient; }
     Tensor weights() const { return storage_.master; }
     Tensor moment(const std::string& name) const { return test::moment(name)(storage_); }

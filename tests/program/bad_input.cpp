@@ -50,14 +50,15 @@ std::string forty_lines() {
 TEST_CASE("Data that is not there") {
     const BadInput bad;
     const std::string absent = bad.path("absent.h5").string();
-    bad.check(absent, {}, "training.dataset_path = \"" + absent + "\": there is no such file or folder", 2);
+    bad.check(absent, {}, "training.dataset_path = \"" + absent + "\": this file or folder does not exist",
+              2);
     bad.check(bad.good(), {"--validation.enable", "--validation.dataset_path=" + absent},
-              "validation.dataset_path = \"" + absent + "\": there is no such file or folder");
+              "validation.dataset_path = \"" + absent + "\": this file or folder does not exist");
     // text needs a tokenizer
     write_file(bad.path("text/a.txt"), forty_lines());
     bad.check(
         bad.path("text"), {"--model.hf_assets_path=" + bad.path("nowhere").string()},
-        bad.path("nowhere").string() + ": there is no such file or folder; a tokenizer is tokenizer.json");
+        bad.path("nowhere").string() + ": this file or folder does not exist; a tokenizer is tokenizer.json");
 }
 
 TEST_CASE("Data without tokens") {
@@ -330,7 +331,7 @@ TEST_CASE("Starts that cannot be read") {
     const BadInput bad;
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("nowhere").string()},
               "checkpoint.initial_load_path = \"" + bad.path("nowhere").string() +
-                  "\": there is no such file or folder");
+                  "\": this file or folder does not exist");
     write_token_file(bad.path("foreign.h5"), {.tokens = {1, 2}});
     bad.check(bad.good(), {"--checkpoint.initial_load_path=" + bad.path("foreign.h5").string()},
               bad.path("foreign.h5").string() + " is an HDF5 file, but not a checkpoint of Coeus");
@@ -355,7 +356,7 @@ TEST_CASE("Hugging Face folders that cannot be started from") {
                   " is of another model: model.embed_tokens.weight is [259, 64] in the file, [64, 32] "
                   "in this model");
     bad.check(bad.good(), {"--model.flavor=hf", "--model.hf_assets_path=" + bad.path("nowhere").string()},
-              bad.path("nowhere/config.json").string() + ": there is no such file");
+              bad.path("nowhere/config.json").string() + ": this file does not exist");
     fs::create_directory(bad.path("hf"));
     fs::copy_file(model / "config.json", bad.path("hf/config.json"));
     std::ofstream(bad.path("hf/model.safetensors"), std::ios::binary)

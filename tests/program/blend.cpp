@@ -142,7 +142,7 @@ TEST_CASE("Sources and texts that are wrong, exit 2") {
     check(s.both, {"--training.dataset_weights=1,0"},
           "command line: training.dataset_weights = 1,0: must be greater than 0");
     check(in_folder("a.h5") + "," + in_folder("gone.h5"), {"--training.dataset_weights=1,1"},
-          "training.dataset_path = \"" + in_folder("gone.h5") + "\": there is no such file or folder", 2);
+          "training.dataset_path = \"" + in_folder("gone.h5") + "\": this file or folder does not exist", 2);
     write_token_file(s.folder / "short.h5", {.tokens = learnable_tokens(10)});
     check(in_folder("a.h5") + "," + in_folder("short.h5"), {"--training.dataset_weights=1,1"},
           in_folder("short.h5") + ": 10 tokens are less than one window of seq_len + 1 = 17", 2);

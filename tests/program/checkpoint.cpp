@@ -107,7 +107,7 @@ TEST_CASE("program: checkpoints of several files do what those of one do") {
     fs::remove(run / "checkpoint/step-00000006.parts/2.h5");
     const Outcome broken = run_coeus({"info", file});
     CHECK(broken.exit_code == 2);
-    CHECK_THAT(broken.output, Contains("is not whole: ") && Contains("2.h5: there is no such file"));
+    CHECK_THAT(broken.output, Contains("is not whole: ") && Contains("2.h5: this file does not exist"));
     const Outcome before = train_tiny(run, data, parts, 2);
     CHECK(count_of("passed over: " + file + " is not whole", before.output) == 1);
     CHECK_THAT(before.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
@@ -236,7 +236,7 @@ TEST_CASE("program: info") {
                    Contains("unknown option --all; options: --verify, --diff, --model, --ranks"));
         const Outcome absent = run_coeus({"info", (folder / "no.h5").string()});
         CHECK(absent.exit_code == 2);
-        CHECK_THAT(absent.output, Contains("no.h5: there is no such file or folder"));
+        CHECK_THAT(absent.output, Contains("no.h5: this file or folder does not exist"));
         write_file(folder / "text.h5", "hello");
         CHECK_THAT(run_coeus({"info", (folder / "text.h5").string()}).output,
                    Contains("text.h5 is text that begins with \"hello\""));

@@ -307,7 +307,7 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
         CHECK_FALSE(fs::exists(target.string() + ".part"));
     };
     refuses(whole, folder / "run", {}, "is there already; name another target");
-    refuses(folder / "no.h5", target, {}, "no.h5: there is no such file or folder");
+    refuses(folder / "no.h5", target, {}, "no.h5: this file or folder does not exist");
     refuses(folder / "tokens.h5", target, {}, "is an HDF5 file, but not a checkpoint of Coeus");
     refuses(whole, target, {"--dtype", "int8"}, "--dtype int8: must be float32, bfloat16 or float16");
     refuses(whole, target.string() + ".h5", {"--dtype", "float16"},

@@ -185,7 +185,7 @@ TEST_CASE("convert: what is wrong with a checkpoint of PyTorch is said, and leav
     write_file(file, bytes.substr(0, bytes.size() - 1));
     refuses(torch.step, with_deck, "is truncated: a part of ");
     fs::remove(file);
-    refuses(torch.step, with_deck, "__3_0.distcp: there is no such file");
+    refuses(torch.step, with_deck, "__3_0.distcp: this file does not exist");
     write_file(file, bytes);
 
     const std::string metadata = read_file(torch.step / ".metadata");

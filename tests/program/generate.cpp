@@ -162,7 +162,8 @@ TEST_CASE("A checkpoint can be named in several ways") {
 
 TEST_CASE("generate says what is wrong") {
     const Trained& all = trained();
-    expect_error(all.path("nowhere"), {}, all.path("nowhere").string() + ": there is no such file or folder");
+    expect_error(all.path("nowhere"), {},
+                 all.path("nowhere").string() + ": this file or folder does not exist");
     fs::create_directories(all.path("empty"));
     expect_error(all.path("empty"), {},
                  all.path("empty").string() + " has no checkpoint (step-*.h5 or model-*.h5)");
@@ -186,7 +187,7 @@ TEST_CASE("generate says what is wrong") {
     expect_error(all.run(), {"--device=cuda"}, "--device=cuda: ");  // without CUDA, or without a driver
     expect_error(all.run(), {"--prompt=a", "--prompts", all.path("text.txt")},
                  "coeus generate: --prompt and --prompts exclude each other");
-    expect_error(all.run(), {"--prompts", all.path("no.txt")}, "no.txt: there is no such file");
+    expect_error(all.run(), {"--prompts", all.path("no.txt")}, "no.txt: this file does not exist");
     write_file(all.path("blank.txt"), " \n\n");
     expect_error(all.run(), {"--prompts", all.path("blank.txt")},
                  "blank.txt has no prompts: every line is empty");

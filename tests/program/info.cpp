@@ -303,7 +303,7 @@ TEST_CASE("info names what it does not know") {
                Contains("it begins with the bytes 89 50 4e 47 0d 0a 1a 0a"));
     fs::create_directory(folder / "folder");
     CHECK_THAT(refused_info({folder / "folder"}), Contains("folder is a folder with nothing;"));
-    CHECK_THAT(refused_info({folder / "none"}), Contains("none: there is no such file or folder"));
+    CHECK_THAT(refused_info({folder / "none"}), Contains("none: this file or folder does not exist"));
     // options of decks alone
     write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(20)});
     CHECK_THAT(

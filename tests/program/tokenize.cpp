@@ -72,7 +72,7 @@ TEST_CASE("program: tokenizer and tokenize say what is wrong, exit 2") {
     check({"tokenizer", "a.txt", "--output", "x", "--vocab_size", "257"}, "--vocab_size must be from 258");
     check({"tokenizer", "a.txt", "--output", "x", "--output", "y"},
           "coeus tokenizer: --output is given twice");
-    check({"tokenizer", "absent.txt", "--output", "x"}, "absent.txt: there is no such file");
+    check({"tokenizer", "absent.txt", "--output", "x"}, "absent.txt: this file does not exist");
     check({"tokenizer", "/dev/null", "--output", "x"}, "/dev/null is a pipe or a device, not a file");
     check({"tokenize", "a.txt", "--output", "x.h5", "--tokenizer", "."}, "no tokenizer in this folder");
     check({"tokenize", "a.txt", "--output", "x.h5"}, "coeus tokenize needs --tokenizer");

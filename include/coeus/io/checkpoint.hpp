@@ -51,7 +51,7 @@ struct CheckpointTensor {
         replicas = 1;  ///< this rank's number among those that hold the same part; they share the work
     const Device* device = &host_device();  ///< where the blocks are; dense rows, but on the host
 
-    /// Of all blocks.
+    /// What all blocks hold together: rows, and elements.
     int64_t rows() const;
     int64_t count() const;
 };

@@ -52,7 +52,7 @@ public:
     /// Of all frames together.
     int64_t frame_bytes(const ExecutorMemory& memory) const;
     int64_t frame_bytes_on_host(const ExecutorMemory& memory) const;
-    /// Of all slots together, for such flows.
+    /// Bytes that all slots need together for such flows.
     int64_t slot_bytes(const Flow& training_flow, const Flow& validation_flow) const;
     /// Where `exec` runs. `pipeline`: the ranks that have the stages, which must outlive it.
     void allocate(const ExecutorMemory& memory, const Communicator& pipeline, Sends sends);

@@ -21,9 +21,9 @@ public:
     /// Of a moment at a time: long beside what it costs to begin a copy, little beside what is offloaded.
     static constexpr int64_t usual_chunk = int64_t(16) << 20;
 
-    /// Of the device's memory, for chunks of up to so many bytes of each moment.
+    /// Bytes of the device that the places need, for chunks of at most `chunk` bytes of each moment.
     static int64_t bytes(const Parameters& parameters, int64_t chunk);
-    /// Of parameters with offloaded state; takes that memory beside a computation, which outlives it.
+    /// The parameters have offloaded state. Takes that memory where `computation` runs, which outlives it.
     Offloaded(const Parameters& parameters, int64_t chunk, const Exec& computation);
 
     /// What this rank owns of each trainable parameter, by rows, while these are on the device. What is given

@@ -77,8 +77,8 @@ struct Param {
     size_t group = 0;       ///< number of the optimizer's group that updates it; set by the optimizer
 
     int64_t rows_per_group() const { return shape.rows() / groups; }
-    /// The part of a tensor-parallel rank: equal blocks, the last ones shorter or empty where they do not
-    /// fit evenly. Of each group.
+    /// The part of each group that a tensor-parallel rank has: equal blocks; the last ones are shorter or
+    /// empty if the rows or columns do not divide evenly.
     Extent part(int tp, int tp_rank) const;
 };
 

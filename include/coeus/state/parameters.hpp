@@ -119,7 +119,7 @@ public:
 
     /// All owned gradients as one vector, gaps for alignment included (they stay zero).
     Tensor gradients() const { return gradients_; }
-    /// Of it those of one unit and sharding: the partial ones, and the others.
+    /// The part of gradients() that one unit has in one sharding: the partial ones, and the others.
     std::array<Tensor, 2> gradients_of(size_t unit, size_t sharding = dense_sharding) const;
     /// The beginning of it: those that are still to be summed over the tensor-parallel ranks.
     Tensor partial_gradients() const { return gradients_.slice_rows(0, partial_count_); }

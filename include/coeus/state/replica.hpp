@@ -18,8 +18,8 @@ struct Replica {
 /// `place`: that of the parameter's sharding.
 Replica replica_of(const Param& param, const ShardPlace& place);
 
-/// Of the ranks of one data-parallel replica exactly one counts what several of them own: in sums over all
-/// that is owned, as the norm of the gradients.
+/// Whether this rank counts the parameter in sums over all that is owned, such as the norm of the gradients.
+/// If several ranks of a data-parallel replica own it, exactly one of them counts it.
 bool counts_here(const Param& param, const ShardPlace& place);
 
 }  // namespace coeus

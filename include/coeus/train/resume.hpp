@@ -18,7 +18,7 @@ class Resume {
 public:
     /// Loads weights and moments into the engine: from the newest checkpoint of the run's own folder (or that
     /// of checkpoint.load_step), else from the file of checkpoint.initial_load_path if the deck wants all of
-    /// it. Parts that checkpoint.exclude_from_loading names are reset. None if there is no such checkpoint.
+    /// it. Parts that checkpoint.exclude_from_loading names are reset. Loads nothing if neither exists.
     /// ConfigError: the checkpoint was made with another debug.seed, initial_load_path is a folder, and as
     /// CheckpointStore says. `config` outlives it. Collective.
     static std::optional<Resume> load(const Config& config, const Saving& saving, Engine& engine,

@@ -103,7 +103,7 @@ OpenedTokenizer open_file(const fs::path& file) {
 
 OpenedTokenizer open_tokenizer(const fs::path& place) {
     if (!fs::exists(place))
-        throw ConfigError("{}: there is no such file or folder; a tokenizer is {}", place.string(),
+        throw ConfigError("{}: this file or folder does not exist; a tokenizer is {}", place.string(),
                           what_is_known);
     if (!fs::is_directory(place)) return open_file(place);
     const std::vector<fs::path> files = main_files(place);

@@ -181,7 +181,7 @@ TEST_CASE("corpus: bad input") {
     write_file(folder / "cut.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"a\n");
     write_file(folder / "other.jsonl", "[1]\n");
     write_file(folder / "bad.json", "[{\"text\": \"a\"}, {\"content\": \"b\"}]");
-    CHECK(problem({folder / "absent.txt"}) == at + "/absent.txt: there is no such file");
+    CHECK(problem({folder / "absent.txt"}) == at + "/absent.txt: this file does not exist");
     CHECK(problem({folder / "none"}) == at + "/none: no files in there");
     CHECK(problem({folder / "empty.txt"}) == at + "/empty.txt: empty, there is no text to read");
     CHECK(problem({folder / "a.txt.bz2"}) ==

@@ -120,7 +120,7 @@ TEST_CASE("token file: a token outside the vocabulary is named with its position
 }
 
 TEST_CASE("token file: files that are not as they should be") {
-    CHECK_THROWS_WITH(TokenFile("/nowhere/x.h5"), "/nowhere/x.h5: there is no such file");
+    CHECK_THROWS_WITH(TokenFile("/nowhere/x.h5"), "/nowhere/x.h5: this file does not exist");
     write_file(folder() / "text.h5", "plain text");
     CHECK_THROWS_WITH(TokenFile(folder() / "text.h5"), Contains("text.h5 is not an HDF5 file"));
     CHECK_FALSE(is_token_file(folder() / "text.h5"));

@@ -354,7 +354,7 @@ TEST_CASE("tokenizer: expressions that look back, or several, are not cut") {
 
 TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
     CHECK_THROWS_WITH(Tokenizer("/nowhere"),
-                      Contains("/nowhere: there is no such file or folder; a tokenizer is "
+                      Contains("/nowhere: this file or folder does not exist; a tokenizer is "
                                "tokenizer.json (`coeus tokenizer` makes one)"));
     const TemporaryFolder damaged;
     write_file(damaged / "tokenizer.json", read_file(trained() / "tokenizer.json").substr(0, 2000));

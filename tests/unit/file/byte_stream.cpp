@@ -106,7 +106,7 @@ TEST_CASE("byte stream: plain files") {
     write_file(folder / "b.txt", "");
     for (const size_t piece : {1, 3, 5, 100}) CHECK(unpacked(folder / "a.txt", piece) == "hello");
     CHECK(unpacked(folder / "b.txt").empty());
-    CHECK(problem(folder / "none") == (folder / "none").string() + ": there is no such file");
+    CHECK(problem(folder / "none") == (folder / "none").string() + ": this file does not exist");
 }
 
 TEST_CASE("byte stream: gzip, one member or several, and what is wrong with them") {

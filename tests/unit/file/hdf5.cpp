@@ -218,7 +218,7 @@ TEST_CASE("what is wrong with a file is said in words", "[hdf5]") {
     const test::TemporaryFolder folder;
     const std::string path = sample(folder);
     SECTION("absent") {
-        CHECK_THROWS_WITH(hdf5::File::open(folder / "no.h5"), Contains("no.h5: there is no such file"));
+        CHECK_THROWS_WITH(hdf5::File::open(folder / "no.h5"), Contains("no.h5: this file does not exist"));
         CHECK_THROWS_AS(hdf5::File::open(folder / "no.h5"), ConfigError);
     }
     SECTION("a folder") {

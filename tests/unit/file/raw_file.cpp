@@ -62,7 +62,7 @@ TEST_CASE("publishing replaces the old file at once", "[raw_file]") {
 
 TEST_CASE("files that cannot be opened", "[raw_file]") {
     const test::TemporaryFolder folder;
-    CHECK_THROWS_WITH(RawFile::open(folder / "no"), Contains("no: there is no such file"));
+    CHECK_THROWS_WITH(RawFile::open(folder / "no"), Contains("no: this file does not exist"));
     CHECK_THROWS_AS(RawFile::open(folder / "no"), ConfigError);
     CHECK_THROWS_WITH(MappedFile(folder.path()), Contains("is a folder, not a file"));
     CHECK_THROWS_WITH(MappedFile("/dev/null"),

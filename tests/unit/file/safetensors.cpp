@@ -112,7 +112,8 @@ TEST_CASE("safetensors: several files with an index are one set", "[safetensors]
 TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
     const test::TemporaryFolder folder;
     SECTION("absent and foreign") {
-        CHECK_THAT(message_of(folder / "no.safetensors"), Contains("no.safetensors: there is no such file"));
+        CHECK_THAT(message_of(folder / "no.safetensors"),
+                   Contains("no.safetensors: this file does not exist"));
         CHECK_THAT(message_of(folder.path()), Contains("has neither model.safetensors nor"));
         test::write_file(folder / "x", "hello");
         CHECK_THAT(message_of(folder / "x"),
@@ -171,7 +172,8 @@ TEST_CASE("safetensors: what is wrong is said in words", "[safetensors]") {
         };
         CHECK_THAT(index(R"("a":"sample.safetensors")"), Contains("opened without complaint"));
         CHECK_THAT(index(R"("c":"sample.safetensors")"), Contains("names tensor 'c' in"));
-        CHECK_THAT(index(R"("a":"gone.safetensors")"), Contains("gone.safetensors: there is no such file"));
+        CHECK_THAT(index(R"("a":"gone.safetensors")"),
+                   Contains("gone.safetensors: this file does not exist"));
         for (const char* elsewhere : {"../sample.safetensors", "/sample.safetensors", "..", ""})
             CHECK_THAT(index(fmt::format(R"("a":"{}")", elsewhere)),
                        Contains("weight_map.a must be the name of a file beside it"));

@@ -76,7 +76,7 @@ TEST_CASE("prompts of a file") {
           "line 2: the top level must be an object with \"prompt\" or \"text\"");
     error("{\"promt\": \"a\"}\n", "line 1: has neither \"prompt\" nor \"text\"");
     error("{\"prompt\": 7}\n", "line 1: prompt must be a string");
-    CHECK_THROWS_WITH(read_prompts(folder / "none"), Contains("none: there is no such file"));
+    CHECK_THROWS_WITH(read_prompts(folder / "none"), Contains("none: this file does not exist"));
 }
 
 namespace {

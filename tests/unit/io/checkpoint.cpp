@@ -253,7 +253,7 @@ TEST_CASE("checkpoint: another model is refused in words", "[checkpoint]") {
     SECTION("absent") {
         CheckpointState state(Dtype::f32);
         CHECK_THROWS_WITH(load_checkpoint(folder / "no.h5", state.tensors, self),
-                          Contains("no.h5: there is no such file"));
+                          Contains("no.h5: this file does not exist"));
     }
 }
 

@@ -262,11 +262,11 @@ TEST_CASE("checkpoint parts: one that is missing, damaged or foreign is damage",
     std::string words;
     SECTION("missing") {
         fs::remove(part);
-        words = "1.h5: there is no such file";
+        words = "1.h5: this file does not exist";
     }
     SECTION("all missing") {
         fs::remove_all(part.parent_path());
-        words = "0.h5: there is no such file";
+        words = "0.h5: this file does not exist";
     }
     SECTION("truncated") {
         fs::resize_file(part, fs::file_size(part) - 1);

@@ -172,7 +172,7 @@ TEST_CASE("config.json: what it cannot say is refused by name") {
 
 TEST_CASE("config.json: what is not built or wrong is said in words") {
     const TemporaryFolder folder;
-    CHECK_THAT(message_of(folder.path()), Contains("config.json: there is no such file"));
+    CHECK_THAT(message_of(folder.path()), Contains("config.json: this file does not exist"));
     CHECK_FALSE(is_hub_folder(folder.path()));
     CHECK_THAT(message_of(config_folder(folder, R"("architectures": ["Qwen3ForCausalLM"])")),
                Contains("architecture Qwen3ForCausalLM is not built yet; built are LlamaForCausalLM"));
