@@ -16,16 +16,16 @@ using Names = std::vector<std::string>;
 struct Entry {
     std::string name;
     std::unique_ptr<Optimizer> (*make)(const OptimizerOptions& options, uint64_t seed, size_t group);
-    Names options;                // that not all optimizers read
-    std::string substitute = "";  // for the parameters that it is not for
+    Names options;           // that not all optimizers read
+    std::string substitute;  // for the parameters that it is not for
 };
 
 const std::vector<Entry>& entries() {
     static const Names of_adam = {"beta1", "beta2", "eps", "implementation"},
                        of_muon = {"momentum", "nesterov", "ns_steps", "ns_coefficients", "adjust_lr_fn"};
     static const std::vector<Entry> all = {
-        {"AdamW", make_adam, of_adam},
-        {"Adam", make_adam, of_adam},
+        {"AdamW", make_adam, of_adam, ""},
+        {"Adam", make_adam, of_adam, ""},
         {"Muon", make_muon, of_muon, "AdamW"},
     };
     return all;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offloading to pinned host memory: the same bits, in whatever order the copies run, less of the GPU's
 // memory, and nothing is allocated in a step.
+#include "coeus/layers/block_inputs.hpp"
+#include "coeus/layers/context.hpp"
 #include "gpu/gpu.hpp"
 #include "support/catch.hpp"
 #include "support/mesh_run.hpp"
@@ -126,4 +128,61 @@ TEST_CASE("offloading allocates nothing in a step, and a step that is not finite
     c.device->copy(parameters.gradients().data, &nan, sizeof(nan));
     CHECK_FALSE(run.engine.update());
     for (size_t i = 0; i < state.size(); ++i) CHECK(all_of(parameters, kinds[i]) == state[i]);
+}
+
+TEST_CASE(
+    "a block's input of several tensors leaves the GPU and comes back, whatever the order of the copies") {
+    constexpr int64_t rows = 3, widths[] = {5, 40};
+    constexpr int blocks = 4;
+    const Flow like(
+        {Tensor(nullptr, Dtype::f32, {rows, widths[0]}), Tensor(nullptr, Dtype::f32, {rows, widths[1]})});
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+        set_order(seed);
+        let_streams_starve(seed >= 2);
+        Exec exec(the_gpu());
+        OffloadedInputs inputs(like, exec);
+        Frame frame(like.bytes(), 0, 0, the_gpu().memory(), blocks * like.bytes(), the_gpu().staging());
+        Arena temp;
+        StepScalars scalars;
+        Ctx c{exec, cuda_kernels(), frame, temp, Batch{}, scalars};
+        // the numbers of a block's tensor: nothing else has them
+        const auto fill = [&](const Flow& flow, int block) {
+            for (const Tensor& tensor : flow.all()) {
+                const OwnedTensor host(tensor.dtype, tensor.shape, "input", the_gpu().staging());
+                for (int64_t i = 0; i < tensor.count(); ++i)
+                    set_element(host, i, double(1000 * block + 100 * tensor.shape[1] + i));
+                exec.queue->copy(tensor.data, host.view.data, tensor.bytes());
+                exec.queue->finish();
+            }
+        };
+        const Flow flow = keep_like(c, like);
+        const Frame::Mark begin = frame.mark();
+        for (int block = 0; block < blocks; ++block) {
+            fill(flow, block);
+            BlockInputs::Kept kept = inputs.keep(c, &widths[0] + block, flow);
+            CHECK(kept.room.count() == 2);
+            kept.left.join();
+        }
+        CHECK(frame.last_on_host().size() == 2);
+        inputs.expect_recall(c);
+        for (int block = blocks; block-- > 0;) {
+            const Flow back = inputs.recall(c, &widths[0] + block, 2);
+            for (const Tensor& tensor : back.all()) {
+                const OwnedTensor host(tensor.dtype, tensor.shape, "input", the_gpu().staging());
+                exec.queue->copy(host.view.data, tensor.data, tensor.bytes());
+                exec.queue->finish();
+                CAPTURE(seed, block, tensor.shape[1]);
+                CHECK(element(host, 0) == 1000 * block + 100 * tensor.shape[1]);
+                CHECK(element(host, tensor.count() - 1) ==
+                      1000 * block + 100 * tensor.shape[1] + tensor.count() - 1);
+            }
+        }
+        CHECK(frame.last_on_host().empty());
+        frame.rewind(begin);
+        inputs.keep(c, &c, flow).left.join();
+        CHECK_THROWS_WITH(inputs.recall(c, &c, 1),
+                          Catch::Contains("a block's input has another number of tensors than its gradient"));
+        exec.queue->finish();  // before its memory ends
+    }
+    let_streams_starve(false);
 }

@@ -50,7 +50,8 @@ public:
     TextWriter(Generator& generator, const Tokenizer& tokenizer, const TextWriterOptions& options);
 
     /// `on_piece(number, text)`: more text of a prompt; `on_end(number, written)`: it is complete. Prompts
-    /// come to their ends in any order. A text that is longer than the context continues from its newest half.
+    /// come to their ends in any order. A text that is longer than the context continues from its newest
+    /// half.
     void write(const std::vector<std::vector<int32_t>>& prompts,
                const std::function<void(size_t, const std::string&)>& on_piece,
                const std::function<void(size_t, const Written&)>& on_end);

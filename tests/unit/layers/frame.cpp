@@ -53,6 +53,22 @@ TEST_CASE("debug builds see who pops what another layer pushed") {
 }
 #endif
 
+TEST_CASE("flows of different numbers of tensors are not cast, and a flow has a limit") {
+    Exec exec;
+    Frame frame(1024, 4);
+    Arena temp;
+    StepScalars scalars;
+    Ctx c{exec, cpu_kernels(), frame, temp, Batch{}, scalars};
+    const Tensor x = frame.keep(Dtype::f32, {2}), y = frame.keep(Dtype::f64, {2});
+    set_element(x, 0, 3);
+    set_element(x, 1, 4);
+    cast_flow(c, y, x);
+    CHECK(values(y) == std::vector<double>{3, 4});
+    CHECK_THROWS_WITH(cast_flow(c, Flow({y, y}), x),
+                      Catch::Contains("flows of different numbers of tensors"));
+    CHECK_THROWS_WITH(Flow({x, x, x, x, x}), Catch::Contains("more flows between blocks than Flow::most"));
+}
+
 TEST_CASE("a frozen parameter gets no gradient, its input does") {
     constexpr int64_t tokens = 6, width = 4;
     TestBatch batch(2, 3, 5);

@@ -175,6 +175,17 @@ TEST_CASE("Muon: what cannot be is refused by name") {
         "optimizer.param_groups: pattern = \"wq\": ns_coefficients: must be three numbers, but there are 2");
 }
 
+TEST_CASE("Muon does not step without whole matrices") {
+    const ParamGroups groups(muon);
+    Parameters parameters({Dtype::f64, Dtype::f64});
+    parameters.add({matrix("wq", {4, 4})});
+    groups.attach(parameters);
+    parameters.allocate(true);
+    Exec exec;
+    CHECK_THROWS_WITH(groups.update(exec, cpu_kernels(), parameters, groups.begin_step(1, 0.1, 1)),
+                      Contains("an optimizer needs whole matrices"));
+}
+
 TEST_CASE("a group that does not name Muon inherits it for matrices of blocks alone") {
     OptimizerOptions slow = muon;
     slow.lr = muon.lr / 2;

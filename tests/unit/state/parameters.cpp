@@ -68,6 +68,16 @@ TEST_CASE("storages refuse what cannot be stacked") {
                       Catch::Contains("parameters of one storage are trained together or not at all"));
 }
 
+TEST_CASE("storages refuse more moments than owned rows can carry") {
+    Parameters parameters({});
+    parameters.add(matrix("a", 2, 3));
+    const std::vector<Moment> many(OwnedRows::most_moments + 1, {"m", Dtype::f32});
+    CHECK_THROWS_WITH(parameters.keep([&](const Param&) {
+        return Parameters::Kept{0, many};
+    }),
+                      Catch::Contains("an optimizer keeps too many moments"));
+}
+
 TEST_CASE("storages refuse parameters that are not divided alike, and shardings that are not there") {
     Parameters parameters({});
     const size_t other = parameters.add_sharding({.fsdp = 2});
