@@ -12,22 +12,22 @@ namespace {
 
 const char* axis_name(Axis axis) {
     switch (axis) {
-        case pp: return "pp";
-        case dp_replicate: return "dp_replicate";
-        case dp_shard: return "dp_shard";
-        case cp: return "cp";
-        case tp: return "tp";
+        case axis::pp: return "pp";
+        case axis::dp_replicate: return "dp_replicate";
+        case axis::dp_shard: return "dp_shard";
+        case axis::cp: return "cp";
+        case axis::tp: return "tp";
     }
     return "?";
 }
 
 const char* option_name(Axis axis) {
     switch (axis) {
-        case pp: return "parallelism.pipeline_parallel_degree";
-        case dp_replicate: return "parallelism.data_parallel_replicate_degree";
-        case dp_shard: return "parallelism.data_parallel_shard_degree";
-        case cp: return "parallelism.context_parallel_degree";
-        case tp: return "parallelism.tensor_parallel_degree";
+        case axis::pp: return "parallelism.pipeline_parallel_degree";
+        case axis::dp_replicate: return "parallelism.data_parallel_replicate_degree";
+        case axis::dp_shard: return "parallelism.data_parallel_shard_degree";
+        case axis::cp: return "parallelism.context_parallel_degree";
+        case axis::tp: return "parallelism.tensor_parallel_degree";
     }
     return "?";
 }
@@ -131,9 +131,9 @@ std::string MeshShape::groups_text() const {
 MeshShape resolve_mesh(MeshShape degrees, int ranks) {
     for (Axis axis : all_axes) {
         const int degree = degrees.degree(axis);
-        if (degree >= 1 || (axis == dp_shard && degree == -1)) continue;
+        if (degree >= 1 || (axis == axis::dp_shard && degree == -1)) continue;
         throw ConfigError("{} = {}: a degree is at least 1{}", option_name(axis), degree,
-                          axis == dp_shard ? ", or -1 for all ranks that are left over" : "");
+                          axis == axis::dp_shard ? ", or -1 for all ranks that are left over" : "");
     }
     const bool leftover = degrees.dp_shard == -1;
     if (leftover) degrees.dp_shard = 1;
@@ -147,13 +147,13 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
     if (leftover)
         throw ConfigError(
             "{} = -1: {} ranks cannot be divided by the other degrees ({}, product {}); start {}{} ranks",
-            option_name(dp_shard), ranks, degrees.text(), others,
+            option_name(axis::dp_shard), ranks, degrees.text(), others,
             fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
     if (others != ranks) {
         const int without = others / degrees.dp_shard;
         const std::string remedy =
             ranks % without == 0 ? fmt::format("; with {} ranks set {} = {} (or -1: all that are left over)",
-                                               ranks, option_name(dp_shard), ranks / without)
+                                               ranks, option_name(axis::dp_shard), ranks / without)
                                  : "";
         throw ConfigError("the degrees of [parallelism] ({}) need {} ranks, but {} {} started: start {}{}",
                           degrees.text(), others, ranks, ranks == 1 ? "was" : "were", others, remedy);
@@ -165,13 +165,14 @@ namespace {
 
 // Messages of stages, weights, replicas, keys and values, tokens, losses, norms; with gradient_reduction().
 // Data ranks exchange numbers of the host by `dp`.
-constexpr unsigned carrying_axes[] = {pp, fsdp, dp_replicate, cp, tp, loss_axes, owner_axes};
+constexpr unsigned carrying_axes[] = {axis::pp, axis::fsdp, axis::dp_replicate, axis::cp,
+                                      axis::tp, loss_axes,  owner_axes};
 
 }  // namespace
 
 int carrying_communicators(const MeshShape& shape) {
     return int(std::ranges::count_if(carrying_axes, [&](unsigned axes) { return shape.size(axes) > 1; })) +
-           (shape.size(fsdp) > 1 ? 1 : 0);
+           (shape.size(axis::fsdp) > 1 ? 1 : 0);
 }
 
 Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(std::move(world)) {
@@ -181,14 +182,15 @@ Mesh::Mesh(Communicator world, const MeshShape& shape) : shape_(shape), world_(s
                                    : world_.split(shape_.group_of(world_.rank(), axes), name);
     };
     std::vector<unsigned> wanted(all_axes.begin(), all_axes.end());
-    wanted.insert(wanted.end(), {dp, fsdp, loss_axes, owner_axes});
+    wanted.insert(wanted.end(), {axis::dp, axis::fsdp, loss_axes, owner_axes});
     // named by the axes that there are
     unsigned present = 0;
     for (Axis axis : all_axes)
         if (shape_.degree(axis) > 1) present |= axis;
     const auto name_of = [&](unsigned axes) { return axes_name(axes & present ? axes & present : axes); };
     for (unsigned axes : wanted) groups_.emplace(axes, group(axes, name_of(axes)));
-    gradient_reduction_ = std::make_unique<Communicator>(group(fsdp, name_of(fsdp) + ", gradients"));
+    gradient_reduction_ =
+        std::make_unique<Communicator>(group(axis::fsdp, name_of(axis::fsdp) + ", gradients"));
 }
 
 Mesh Mesh::planned(const MeshShape& shape, int rank) {
@@ -205,7 +207,7 @@ void Mesh::connect(NcclWorld& nccl) {
     nccl_ = &nccl;
     for (const unsigned axes : carrying_axes)
         if (size(axes) > 1) groups_.at(axes).connect(nccl);
-    if (size(fsdp) > 1) gradient_reduction_->connect(nccl);
+    if (size(axis::fsdp) > 1) gradient_reduction_->connect(nccl);
 }
 
 void Mesh::connect(Communicator& part) const {

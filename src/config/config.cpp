@@ -73,7 +73,7 @@ MeshShape mesh_shape(const Config& config, int ranks) {
                                           .cp = int(p.context_parallel_degree),
                                           .tp = int(p.tensor_parallel_degree)},
                                          ranks);
-    const int64_t exchange = shape.size(dp_shard | cp | tp);
+    const int64_t exchange = shape.size(axis::dp_shard | axis::cp | axis::tp);
     if (exchange % p.expert_parallel_degree != 0) {
         int64_t nearest = std::min(p.expert_parallel_degree, exchange);
         while (exchange % nearest != 0) --nearest;

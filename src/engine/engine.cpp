@@ -12,11 +12,11 @@ namespace {
 
 ShardPlace place_in(const MeshShape& mesh, int rank) {
     return {.tp = mesh.tp,
-            .tp_rank = mesh.coordinate(rank, tp),
-            .fsdp = mesh.size(fsdp),
-            .fsdp_rank = mesh.rank_in(rank, fsdp),
+            .tp_rank = mesh.coordinate(rank, axis::tp),
+            .fsdp = mesh.size(axis::fsdp),
+            .fsdp_rank = mesh.rank_in(rank, axis::fsdp),
             .replicas = mesh.dp_replicate,
-            .replica = mesh.coordinate(rank, dp_replicate)};
+            .replica = mesh.coordinate(rank, axis::dp_replicate)};
 }
 
 BatchShape micro_batch_of(const EngineOptions& options) {
@@ -54,7 +54,7 @@ std::vector<Stage> stages_of(const Model& model, Gathered* gathered) {
 // Of this rank's stages, as the first of the ranks that have them sees it: what is computed again
 // communicates again, and parts that are not even would let ranks choose differently.
 RecomputePlan recompute_for(const DecoderConfig& config, const EngineOptions& options) {
-    const int rank = options.mesh.coordinate(options.rank, pp);
+    const int rank = options.mesh.coordinate(options.rank, axis::pp);
     const int first = rank * (options.mesh.ranks() / options.mesh.pp);
     const Mesh mesh = Mesh::planned(options.mesh, first);
     const std::vector<DecoderPart> parts = parts_of(options.pipeline, rank);
@@ -85,9 +85,10 @@ Engine::Engine(const DecoderConfig& config, const EngineOptions& options)
       recompute_(recompute_for(config, options_)),
       decoder_(config, options.types, std::max(options.training.seq_len, options.validation.seq_len),
                place_in(options.mesh, options.rank),
-               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, pp)), recompute_.blocks),
+               parts_of(options_.pipeline, options.mesh.coordinate(options.rank, axis::pp)),
+               recompute_.blocks),
       gathered_(decoder_.parameters(), options.gather),
-      executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, pp),
+      executor_(options_.pipeline.timetable, options.mesh.coordinate(options.rank, axis::pp),
                 stages_of(decoder_, &gathered_), exec_),
       optimizer_(options.optimizer, options.seed, options.param_groups) {
     optimizer_.attach(decoder_.parameters());
@@ -105,7 +106,7 @@ void Engine::measure_update() {
     Exec exec;
     exec.threads = options_.threads;
     Arena scratch;
-    const WholeMatrices matrices(mesh[fsdp], mesh[tp], scratch);
+    const WholeMatrices matrices(mesh[axis::fsdp], mesh[axis::tp], scratch);
     optimizer_.transform(exec, dry_kernels_of(options_.backend), decoder_.parameters(), matrices);
     layers_.temporaries = std::max(layers_.temporaries, scratch.peak());
     layers_.workspace = std::max(layers_.workspace, exec.workspace.peak());
@@ -121,19 +122,19 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     decoder_.allocate(true, device);
     step_.emplace(device);
     validation_.emplace(device);
-    gathered_.allocate({{mesh[fsdp], mesh.gradient_reduction(), mesh[dp_replicate]}}, options_.streams, exec_,
-                       *kernels_);
+    gathered_.allocate({{mesh[axis::fsdp], mesh.gradient_reduction(), mesh[axis::dp_replicate]}},
+                       options_.streams, exec_, *kernels_);
     exec_.workspace = Arena(layers_.workspace, "kernel workspace", memory);
-    executor_.allocate(layers_.executor, mesh[pp], options_.pipeline.sends);
+    executor_.allocate(layers_.executor, mesh[axis::pp], options_.pipeline.sends);
     temp_ = Arena(layers_.temporaries, "temporaries", memory);
     if (options_.types.offload) offloaded_.emplace(decoder_.parameters(), options_.offload_chunk, exec_);
     if (layers_.activations_on_host > 0)
-        offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(cp)), exec_);
+        offloaded_inputs_.emplace(flow_of(micro_batch_of(options_).count() / mesh.size(axis::cp)), exec_);
     layer_stream_.emplace(options_.streams, exec_);
     exchanges_.emplace(options_.exchanges, mesh, exec_, *layer_stream_);
     const auto part_of = [&](const BatchShape& shape, int64_t local_batches) {
         return BatchPart(shape, local_batches,
-                         part_of_sequence(shape.seq_len, mesh.size(cp), mesh.rank(cp),
+                         part_of_sequence(shape.seq_len, mesh.size(axis::cp), mesh.rank(axis::cp),
                                           options_.exchanges.context.balancing),
                          device);
     };
@@ -142,7 +143,7 @@ void Engine::allocate(const Mesh& mesh, const Device& device) {
     micro_batches_.resize(size_t(options_.pipeline.timetable.microbatches));
     const Placement& placement = options_.pipeline.timetable.placement;
     if (decoder_.config().tied && placement.rank_of(0) != placement.rank_of(placement.stages() - 1))
-        table_ranks_ = mesh[pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the tied table");
+        table_ranks_ = mesh[axis::pp].split(decoder_.shared_storage() ? 0 : 1, "ranks with the tied table");
     if (table_ranks_) mesh.connect(*table_ranks_);
     for (const Communicator* ranks : summing(mesh, options_.exchanges)) ranks->prepare_sums();
     if (decoder_.shared_storage()) table_ranks_->prepare_sums();
@@ -187,7 +188,7 @@ Ctx Engine::context(const Batch& batch, Frame& frame, StepScalars& scalars, cons
 
 // Shape of what goes from stage to stage, of so many tokens of this rank's part of sequences.
 Flow Engine::flow_of(int64_t tokens) const {
-    return decoder_.flow_into(1, tokens / (*mesh_)[tp].size());
+    return decoder_.flow_into(1, tokens / (*mesh_)[axis::tp].size());
 }
 
 // What the host adds to a step, first; then the work, which is the same in each.
@@ -220,7 +221,7 @@ bool Engine::update() {
         measure_norm(exec_, *kernels_, decoder_.parameters(), step_->scalars(), options_.max_norm,
                      (*mesh_)[owner_axes]);
         if (options_.limits) agree_on_refusal();
-        const WholeMatrices matrices((*mesh_)[fsdp], (*mesh_)[tp], temp_);
+        const WholeMatrices matrices((*mesh_)[axis::fsdp], (*mesh_)[axis::tp], temp_);
         optimizer_.update(exec_, *kernels_, decoder_.parameters(), step_->scalars(), &matrices,
                           offloaded_ ? &*offloaded_ : nullptr);
     });
@@ -231,7 +232,7 @@ bool Engine::update() {
 // Groups of ranks that have summed the same loss and norm in other orders may find a limit between them.
 void Engine::agree_on_refusal() {
     const Tensor refusals(&step_->scalars().refusals, Dtype::f64, {1});
-    for (const unsigned axes : {owner_axes, unsigned(dp_replicate)})
+    for (const unsigned axes : {owner_axes, unsigned(axis::dp_replicate)})
         (*mesh_)[axes].all_reduce(exec_, refusals);
 }
 
@@ -267,7 +268,7 @@ void Engine::forward_backward(int64_t local_batch) {
 void Engine::sum_over_ranks() {
     gathered_.finish_gradients();
     const ObservedExchange noted(exec_, Exchange::reduce_gradients);
-    (*mesh_)[tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
+    (*mesh_)[axis::tp].all_reduce(exec_, decoder_.parameters().partial_gradients());
     if (const Storage* table = decoder_.shared_storage()) table_ranks_->all_reduce(exec_, table->gradient);
     StepScalars& scalars = step_->scalars();
     exec_.queue->copy(&scalars.own_loss, &scalars.loss, sizeof scalars.loss);

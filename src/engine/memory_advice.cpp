@@ -18,12 +18,12 @@ constexpr int most_ranks = 1 << 16;
 
 // Sequences of a step, which no alternative changes.
 int64_t step_sequences(const EngineOptions& options) {
-    return options.training.sequences * options.mesh.size(dp) * options.accumulation;
+    return options.training.sequences * options.mesh.size(axis::dp) * options.accumulation;
 }
 
 // Sets the accumulation so that a step stays what it is; false where that does not come out even.
 bool keep_step(EngineOptions& options, int64_t sequences) {
-    const int64_t at_a_time = options.training.sequences * options.mesh.size(dp);
+    const int64_t at_a_time = options.training.sequences * options.mesh.size(axis::dp);
     options.accumulation = sequences / at_a_time;
     return options.accumulation > 0 && sequences % at_a_time == 0;
 }
@@ -71,7 +71,7 @@ bool divides(const DecoderConfig& model, const EngineOptions& options) {
 Alternative with_mesh(const Alternative& now, int tp, int cp) {
     Alternative other = now;
     MeshShape& mesh = other.options.mesh;
-    mesh.dp_shard = mesh.size(dp) / (tp * cp);
+    mesh.dp_shard = mesh.size(axis::dp) / (tp * cp);
     mesh.dp_replicate = 1;
     mesh.tp *= tp;
     mesh.cp *= cp;
@@ -86,7 +86,7 @@ Alternative with_mesh(const Alternative& now, int tp, int cp) {
 
 std::vector<Alternative> with_other_meshes(const DecoderConfig& model, const Alternative& now) {
     std::vector<Alternative> all = {now};
-    const int data = now.options.mesh.size(dp);
+    const int data = now.options.mesh.size(axis::dp);
     for (int tp = 1; tp <= data; tp *= 2)
         for (int cp = 1; tp * cp <= data; cp *= 2) {
             if (data % (tp * cp) != 0 || (tp * cp == 1 && now.options.mesh.dp_replicate == 1)) continue;

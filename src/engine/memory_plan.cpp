@@ -18,8 +18,9 @@ int64_t reduction_bytes(const EngineOptions& options, const Mesh& mesh, bool sha
 }  // namespace
 
 std::vector<const Communicator*> summing(const Mesh& mesh, const ExchangeOptions& exchanges) {
-    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[dp_replicate], &mesh[tp]};
-    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[cp]);
+    std::vector<const Communicator*> all = {&mesh.gradient_reduction(), &mesh[axis::dp_replicate],
+                                            &mesh[axis::tp]};
+    if (exchanges.context.exchange == ContextExchange::all_gather) all.push_back(&mesh[axis::cp]);
     return all;
 }
 
@@ -31,7 +32,7 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     const MemoryPlace host = gpu ? MemoryPlace::host : MemoryPlace::device;
     const Parameters::Bytes state = parameters.bytes(true), offloaded = parameters.offloaded_bytes();
     const TokenIdBytes ids = token_id_bytes(options.training, options.accumulation, options.validation,
-                                            mesh.size(cp), options.backend);
+                                            mesh.size(axis::cp), options.backend);
     const int64_t reduction = reduction_bytes(options, mesh, shared_table);
 
     MemoryPlan plan;
@@ -48,8 +49,8 @@ MemoryPlan plan_training(const EngineOptions& options, const Decoder& decoder, c
     if (!gpu) plan.add(term::reduction, reduction);
     plan.add(term::rope_table, rope_table_bytes(decoder));
     if (options.copies_state)
-        plan.add(term::copies, (state.master + state.moments + offloaded.total()) / mesh.size(dp_replicate),
-                 host);
+        plan.add(term::copies,
+                 (state.master + state.moments + offloaded.total()) / mesh.size(axis::dp_replicate), host);
     if (options.snapshot) plan.add(term::snapshot, StateSnapshot::bytes(parameters), host);
     plan.add(term::libraries,
              gpu ? cuda_library_bytes : library_bytes(options.types.compute, options.mesh.ranks()));

@@ -30,8 +30,8 @@ std::optional<uint64_t> majority(const std::vector<uint64_t>& sums) {
 ReplicaComparison::ReplicaComparison(const Parameters& parameters, const Mesh& mesh,
                                      const std::vector<std::string>& hosts)
     : parameters_(parameters), mesh_(mesh), hosts_(hosts) {
-    for (const unsigned on_tp : {0u, unsigned(tp)})
-        for (const bool shared_table : {false, true}) add_group(dp_replicate | on_tp, shared_table);
+    for (const unsigned on_tp : {0u, unsigned(axis::tp)})
+        for (const bool shared_table : {false, true}) add_group(axis::dp_replicate | on_tp, shared_table);
     text_ =
         groups_.empty()
             ? "guards.compare_replicas_interval: no two ranks of this mesh hold the same weights, so that "
@@ -44,7 +44,8 @@ std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned 
     std::vector<Compared> all;
     for (const Storage& storage : parameters_.storages())
         for (const Param& param : storage.params()) {
-            if (is_divided_over_tp(param) != !(axes & tp) || (param.copies > 1) != shared_table) continue;
+            if (is_divided_over_tp(param) != !(axes & axis::tp) || (param.copies > 1) != shared_table)
+                continue;
             const auto add = [&](const std::string& kind, Tensor tensor, const Device& device) {
                 all.push_back({fmt::format("{} of {}", kind, param.name), &storage, &param, tensor, &device});
             };
@@ -57,7 +58,7 @@ std::vector<ReplicaComparison::Compared> ReplicaComparison::tensors_of(unsigned 
 }
 
 void ReplicaComparison::add_group(unsigned axes, bool shared_table) {
-    const unsigned among = axes | (shared_table ? pp : 0u);
+    const unsigned among = axes | (shared_table ? axis::pp : 0u);
     std::vector<Compared> tensors = tensors_of(axes, shared_table);
     const int64_t most = mesh_.world().all_reduce(int64_t(tensors.size()), Reduce::max);
     if (most == 0 || mesh_.size(among) == 1) return;
@@ -74,9 +75,9 @@ void ReplicaComparison::add_group(unsigned axes, bool shared_table) {
     group.ranks.all_gather(Tensor(group.world_ranks.data(), Dtype::i64, {int64_t(group.world_ranks.size())}),
                            Tensor(const_cast<int64_t*>(&rank), Dtype::i64, {1}));
     text_ += fmt::format("{}{} over {}", text_.empty() ? "" : ", ",
-                         shared_table  ? "the tied table"
-                         : (axes & tp) ? "norms"
-                                       : "matrices",
+                         shared_table        ? "the tied table"
+                         : (axes & axis::tp) ? "norms"
+                                             : "matrices",
                          name);
     groups_.push_back(std::move(group));
 }

@@ -18,7 +18,7 @@
 #define COEUS_HD
 #endif
 
-namespace coeus {
+namespace coeus::rows {
 
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -207,4 +207,4 @@ COEUS_HD void adam_update(A& weight, A& exp_avg, A& exp_avg_sq, A grad, const Ad
     weight = weight * f.keep - f.step_size * exp_avg / (std::sqrt(exp_avg_sq) * f.inverse_root2 + f.eps);
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

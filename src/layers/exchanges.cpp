@@ -4,9 +4,9 @@
 namespace coeus {
 
 Exchanges::Exchanges(const ExchangeOptions& options, const Mesh& mesh, Exec& exec, Stream& stream)
-    : tp(mesh[coeus::tp]),
-      kv(make_kv_exchange(options.context, mesh[cp], exec)),
-      tokens(make_token_exchange(options.overlap_tokens, mesh[coeus::tp], stream)),
+    : tp(mesh[axis::tp]),
+      kv(make_kv_exchange(options.context, mesh[axis::cp], exec)),
+      tokens(make_token_exchange(options.overlap_tokens, mesh[axis::tp], stream)),
       loss(options.split_loss || mesh.shape().tp == 1 ? split_loss() : whole_loss()) {}
 
 }  // namespace coeus

@@ -82,7 +82,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
                              const ExchangeOptions& exchanges, Backend backend) {
     LayerMemory layers;
     const auto flow_into = [&](size_t segment, const BatchShape& shape) {
-        return model.flow_into(segment, shape.count() / mesh.size(cp | tp));
+        return model.flow_into(segment, shape.count() / mesh.size(axis::cp | axis::tp));
     };
     Exec computation;
     Stream stream(Stream::Mode::eager);
@@ -91,7 +91,7 @@ LayerMemory measure_training(const Model& model, const Executor& executor, const
     const BlockInputs& trained = model.parameters().types().offload ? on_host : inputs_in_frame();
     const auto pass = [&](const BatchShape& shape, const BlockInputs& inputs, int64_t& most,
                           const auto& run) {
-        const Batch batch = planned_batch(shape, mesh.size(cp));
+        const Batch batch = planned_batch(shape, mesh.size(axis::cp));
         const auto context = [&](Exec& exec, Frame& frame, Arena& temp, StepScalars& scalars) -> Ctx {
             return {.exec = exec,
                     .k = dry_kernels_of(backend),

@@ -29,7 +29,7 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                                       std::optional<int64_t> memory_limit) {
     const DecoderConfig& m = engine.decoder().config();
     const EngineOptions& options = engine.options();
-    const int64_t sequences = options.training.sequences * mesh.size(dp) * options.accumulation;
+    const int64_t sequences = options.training.sequences * mesh.size(axis::dp) * options.accumulation;
     std::vector<std::string> lines = {
         mesh.ranks() == 1 ? std::string("Mesh: 1 rank")
                           : fmt::format("Mesh: {} ranks: {}", mesh.ranks(), mesh.text()),
@@ -42,8 +42,8 @@ std::vector<std::string> describe_run(const Config& config, const MeshShape& mes
                     name_of(options.types.compute), name_of(options.types.accumulate())),
         fmt::format("Batch: {} sequences of {} tokens a step ({} local x {} data {} x {} accumulation), {} "
                     "steps (warm-up {})",
-                    sequences, options.training.seq_len, options.training.sequences, mesh.size(dp),
-                    mesh.size(dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
+                    sequences, options.training.seq_len, options.training.sequences, mesh.size(axis::dp),
+                    mesh.size(axis::dp) == 1 ? "rank" : "ranks", options.accumulation, config.training.steps,
                     std::min(config.lr_scheduler.warmup_steps,
                              config.lr_scheduler.total_steps.value_or(config.training.steps))),
     };

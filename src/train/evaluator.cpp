@@ -20,7 +20,7 @@ Evaluator::Evaluator(const Config& config, SampleStream stream)
 
 std::optional<ValidationMetrics> Evaluator::run(Engine& engine, FunctionRef<bool()> goes_on) {
     const Timer timer;
-    const Communicator& data_ranks = engine.mesh()[dp];
+    const Communicator& data_ranks = engine.mesh()[axis::dp];
     const int64_t ranks = data_ranks.size(), seq_len = stream_.seq_len();
     const int64_t batch = sequences_ * ranks, batches = div_ceil(all_samples_, batch);
     const int64_t samples = steps_ < 0 || steps_ >= batches ? all_samples_ : steps_ * batch;

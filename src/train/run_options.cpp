@@ -57,7 +57,7 @@ EngineOptions engine_options(const Config& config, const DecoderConfig& model, c
     EngineOptions options;
     options.types = {.master = storage_dtype(config), .compute = compute_dtype(config)};
     options.training = {.sequences = config.training.local_batch_size, .seq_len = config.training.seq_len};
-    options.accumulation = gradient_accumulation_steps(config, mesh.size(dp));
+    options.accumulation = gradient_accumulation_steps(config, mesh.size(axis::dp));
     options.mesh = mesh;
     options.rank = rank;
     options.exchanges = {.context = context_from_deck(config.parallelism),

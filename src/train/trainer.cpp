@@ -37,8 +37,8 @@ void Trainer::run() {
     std::optional<BatchLoader> loader;
     const auto read_on = [&] {
         loader.emplace(data_.training(), BatchLoader::Options{.global_batch = global_batch_,
-                                                              .rank = mesh_.rank(dp),
-                                                              .ranks = mesh_.size(dp),
+                                                              .rank = mesh_.rank(axis::dp),
+                                                              .ranks = mesh_.size(axis::dp),
                                                               .first_sample = progress_.sample});
     };
     read_on();
@@ -129,7 +129,7 @@ bool Trainer::train_step(const StepBatch& batch) {
         return call();
     };
     const int64_t valid_tokens =
-        exchange(Exchange::count_labels, [&] { return mesh_[dp].all_reduce(batch.valid_tokens); });
+        exchange(Exchange::count_labels, [&] { return mesh_[axis::dp].all_reduce(batch.valid_tokens); });
     if (valid_tokens == 0)
         throw ConfigError(
             "step {}: none of its tokens is a label, so that there is no loss (samples {} to {}); look at "
@@ -154,14 +154,15 @@ bool Trainer::train_step(const StepBatch& batch) {
     guards_->accept(engine_.scalars().loss, engine_.scalars().grad_norm);
     // the largest mean of a data rank: its sum is scaled by the tokens of all
     loss_max_ = exchange(Exchange::compare_losses, [&] {
-        const double own_loss = mesh_[pp].all_reduce(mesh_[cp].all_reduce(engine_.scalars().own_loss));
+        const double own_loss =
+            mesh_[axis::pp].all_reduce(mesh_[axis::cp].all_reduce(engine_.scalars().own_loss));
         const double own_mean = batch.valid_tokens > 0
                                     ? own_loss * double(valid_tokens) / double(batch.valid_tokens)
                                     : -std::numeric_limits<double>::infinity();
-        return mesh_[dp].all_reduce(own_mean, Reduce::max);
+        return mesh_[axis::dp].all_reduce(own_mean, Reduce::max);
     });
     progress_.sample += global_batch_;
-    progress_.tokens_seen += batch.samples.count() * mesh_.size(dp);
+    progress_.tokens_seen += batch.samples.count() * mesh_.size(axis::dp);
     return true;
 }
 

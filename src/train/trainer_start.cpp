@@ -89,7 +89,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     apply(cpu_);
     const int local_size = mpi.local_size();
     const int64_t limit = device_.device().memory_bytes() / device_.sharing();
-    global_batch_ = config_.training.local_batch_size * mesh_.size(dp) * engine_.options().accumulation;
+    global_batch_ = config_.training.local_batch_size * mesh_.size(axis::dp) * engine_.options().accumulation;
     if (first_rank())
         for (const std::string& line : describe_start(local_size, limit)) log::info("{}", line);
     stop_.end_if_agreed(before_training);

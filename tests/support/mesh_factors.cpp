@@ -15,7 +15,7 @@ bool always(const MeshShape&) {
     return true;
 }
 bool shards(const MeshShape& mesh) {
-    return mesh.size(fsdp) > 1;
+    return mesh.size(axis::fsdp) > 1;
 }
 bool has_tp(const MeshShape& mesh) {
     return mesh.tp > 1;

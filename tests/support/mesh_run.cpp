@@ -23,7 +23,7 @@ std::string MeshCase::name() const {
     if (model.tied) text += ", tied";
     text += fmt::format(", {} heads of {} keys, vocabulary {}{}", model.attention.heads,
                         model.attention.kv_heads, model.vocab, recomputed[int(recompute.mode)]);
-    if (mesh.size(fsdp) > 1)
+    if (mesh.size(axis::fsdp) > 1)
         text += fmt::format("{}{}", gather.weights == Keep::all ? ", weights kept" : "",
                             gather.gradients == Keep::all ? ", gradients kept" : "");
     if (streams != Stream::Mode::eager)
@@ -71,7 +71,7 @@ MeshRun::MeshRun(const MeshCase& c, const Mesh& mesh)
 
 void MeshRun::compute_gradients(int64_t number, TestBatch& batch, const StepLimits& limits) {
     const Mesh& mesh = engine.mesh();
-    const int64_t first = mesh.rank(dp) * (batch.sequences / mesh.size(dp));
+    const int64_t first = mesh.rank(axis::dp) * (batch.sequences / mesh.size(axis::dp));
     engine.compute_gradients(
         number, 1e-2, batch.valid_labels(),
         [&](int64_t i) { return batch.local_batch(first + i * sequences_, sequences_); }, limits);
@@ -84,7 +84,7 @@ bool MeshRun::step(int64_t number, TestBatch& batch, const StepLimits& limits) {
 
 double MeshRun::evaluate(TestBatch& batch) {
     const double loss = engine.evaluate(batch.local_batch(0, validated_));
-    return engine.mesh()[pp].all_reduce(engine.mesh()[cp].all_reduce(loss));
+    return engine.mesh()[axis::pp].all_reduce(engine.mesh()[axis::cp].all_reduce(loss));
 }
 
 std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& kind) const {
@@ -116,7 +116,7 @@ std::map<std::string, std::vector<double>> MeshRun::whole(const StorageTensor& k
 }
 
 TestBatch batch_of_step(const MeshCase& c, uint64_t seed) {
-    TestBatch batch(c.sequences * c.local_batches * c.mesh.size(dp), c.seq_len, c.model.vocab, seed);
+    TestBatch batch(c.sequences * c.local_batches * c.mesh.size(axis::dp), c.seq_len, c.model.vocab, seed);
     batch.ignore_every(5);
     if (c.document_mask) batch.split_documents(3, false);
     return batch;
@@ -163,7 +163,7 @@ std::string differs_from_one_rank(const MeshCase& c, const Communicator& world, 
     whole.graphs = false;
     whole.types.offload = false;
     whole.validated = c.validation_batch();
-    whole.local_batches = c.local_batches * c.mesh.size(dp);
+    whole.local_batches = c.local_batches * c.mesh.size(axis::dp);
     MeshRun &many = with_queues.emplace(c, mesh), one(whole, mesh_of_one());
     std::string lines;
     const auto compare_all = [&](const char* what, const StorageTensor& kind, int64_t step) {
@@ -255,11 +255,11 @@ std::vector<MeshShape> meshes_of(int ranks, const std::vector<Axis>& axes) {
         for (const MeshShape& shape : all) {
             for (int degree = 1; degree <= ranks; ++degree) {
                 MeshShape next = shape;
-                int& field = axis == pp             ? next.pp
-                             : axis == dp_replicate ? next.dp_replicate
-                             : axis == dp_shard     ? next.dp_shard
-                             : axis == cp           ? next.cp
-                                                    : next.tp;
+                int& field = axis == axis::pp             ? next.pp
+                             : axis == axis::dp_replicate ? next.dp_replicate
+                             : axis == axis::dp_shard     ? next.dp_shard
+                             : axis == axis::cp           ? next.cp
+                                                          : next.tp;
                 field = degree;
                 if (ranks % next.ranks() == 0) more.push_back(next);
             }

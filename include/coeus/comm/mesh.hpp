@@ -12,13 +12,19 @@
 
 namespace coeus {
 
-/// A set of axes is a mask: mesh[dp_shard | cp].
+/// The axes of a mesh. A set of axes is a mask: mesh[axis::dp_shard | axis::cp].
+namespace axis {
 enum Axis : unsigned { pp = 1, dp_replicate = 2, dp_shard = 4, cp = 8, tp = 16 };
 constexpr unsigned dp = dp_replicate | dp_shard;  ///< ranks that read different samples
 constexpr unsigned fsdp = dp_shard | cp;          ///< ranks that hold different shards of a parameter
-constexpr unsigned loss_axes = pp | dp | cp;      ///< ranks over which losses are summed
-constexpr unsigned owner_axes = pp | fsdp | tp;   ///< ranks that together own every parameter once
-constexpr std::array<Axis, 5> all_axes = {pp, dp_replicate, dp_shard, cp, tp};  ///< outermost first
+}  // namespace axis
+using axis::Axis;
+/// Ranks over which losses are summed.
+constexpr unsigned loss_axes = axis::pp | axis::dp | axis::cp;
+/// Ranks that together own every parameter once.
+constexpr unsigned owner_axes = axis::pp | axis::fsdp | axis::tp;
+/// Outermost first.
+constexpr std::array<Axis, 5> all_axes = {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp};
 
 /// "dp_replicate x dp_shard"
 std::string axes_name(unsigned axes);

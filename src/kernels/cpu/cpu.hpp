@@ -13,6 +13,8 @@
 
 namespace coeus::cpu {
 
+using namespace rows;
+
 /// The functions behind the table's entries.
 struct Cpu {
 #define COEUS_FUNCTION(name) static Function<decltype(Kernels::name)> name;

@@ -60,7 +60,7 @@ void Cpu::sum_of_squares(Exec& exec, double* out, Tensor a) {
 }
 
 void Cpu::finish_norm(Exec&, StepScalars& scalars, double max_norm) {
-    coeus::finish_norm(scalars, max_norm);
+    rows::finish_norm(scalars, max_norm);
 }
 
 }  // namespace coeus::cpu

@@ -12,6 +12,8 @@
 
 namespace coeus::cpu {
 
+using namespace rows;
+
 // two columns of sums, and what is multiplied, in the registers that there are: 32 with AVX-512 and NEON,
 // else 16
 #if defined(__AVX512F__)

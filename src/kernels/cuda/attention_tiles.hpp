@@ -9,6 +9,8 @@
 
 namespace coeus::cuda {
 
+using namespace rows;
+
 constexpr int row_threads = 8;
 /// What a block may have at most on every GPU from sm_80 on (sm_86, sm_89 and sm_120 have no more).
 constexpr int64_t most_shared_bytes = 99 << 10;

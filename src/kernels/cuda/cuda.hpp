@@ -7,6 +7,8 @@
 
 namespace coeus::cuda {
 
+using namespace rows;
+
 /// The functions behind the table's entries.
 struct Cuda {
 #define COEUS_FUNCTION(name) static Function<decltype(Kernels::name)> name;

@@ -49,7 +49,7 @@ void reduce(Exec& exec, double* out, Tensor a, bool squares) {
 }
 
 __global__ void finish_norm_kernel(StepScalars* scalars, double max_norm) {
-    coeus::finish_norm(*scalars, max_norm);
+    rows::finish_norm(*scalars, max_norm);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 
 namespace coeus::cuda {
 
+using namespace rows;
+
 #ifdef __CUDACC__
 #define COEUS_UNROLL _Pragma("unroll")
 #define COEUS_NO_UNROLL _Pragma("unroll 1")

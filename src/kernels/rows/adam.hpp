@@ -6,7 +6,7 @@
 #include "coeus/base/random.hpp"
 #include "team.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 /// The random numbers of one step of one parameter.
 COEUS_HD inline RandomStream rounding_stream(uint64_t seed, const ElementPlace& place, uint64_t step) {
@@ -51,4 +51,4 @@ COEUS_HD void adam_row(const Team& team, T* master, M* exp_avg, M* exp_avg_sq, c
     team.update(count, compute, update, grad, master, exp_avg, exp_avg_sq);
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

@@ -10,7 +10,7 @@
 
 #include <limits>
 
-namespace coeus {
+namespace coeus::rows {
 
 inline constexpr int32_t ignored_label = -100;
 
@@ -62,4 +62,4 @@ COEUS_HD void cross_entropy_gradient_row(const Team& team, T* dlogits, const T* 
         logits);
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

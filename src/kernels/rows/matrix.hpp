@@ -5,7 +5,7 @@
 #include "../math.hpp"
 #include "coeus/device/tensor.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 /// Rows `ld` elements apart; of an absent tensor each row is null.
 template <class T>
@@ -19,4 +19,4 @@ Rows<T> rows_of(const Tensor& t) {
     return t ? Rows<T>{t.as<T>(), t.ld} : Rows<T>{nullptr, 0};
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

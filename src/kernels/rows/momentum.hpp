@@ -5,7 +5,7 @@
 
 #include "adam.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 /// buffer = mu buffer + (1 - mu) g with g = clip * direction; direction = buffer, or with Nesterov's look
 /// ahead (1 - mu) g + mu buffer.
@@ -71,4 +71,4 @@ COEUS_HD void descent_row(const Team& team, T* master, const Acc<T>* direction, 
     team.update(count, compute, update, direction, master);
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

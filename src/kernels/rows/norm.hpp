@@ -9,7 +9,7 @@
 
 #include "team.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 /// Returns r.
 template <class Team, class T>
@@ -99,4 +99,4 @@ COEUS_HD void layer_norm_backward_row(const Team& team, T* dx, const T* dy, cons
         layer_norm_backward_weighted(team, dx, dy, plus, x, mean, rstd, width, [](A dyj) { return dyj; });
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

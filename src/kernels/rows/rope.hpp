@@ -5,7 +5,7 @@
 
 #include "team.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 template <class Team, class T>
 COEUS_HD void rope_row(const Team& team, T* x, const Acc<T>* table, int64_t head_dim, RopeLayout layout,
@@ -29,4 +29,4 @@ COEUS_HD void rope_row(const Team& team, T* x, const Acc<T>* table, int64_t head
         });
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

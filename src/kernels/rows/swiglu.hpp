@@ -5,7 +5,7 @@
 
 #include "team.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 template <class Team, class T>
 COEUS_HD void swiglu_row(const Team& team, T* y, const T* gate, const T* up, int64_t width) {
@@ -28,4 +28,4 @@ COEUS_HD void swiglu_backward_row(const Team& team, T* dgate, T* dup, const T* d
         dy, gate, up);
 }
 
-}  // namespace coeus
+}  // namespace coeus::rows

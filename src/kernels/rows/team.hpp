@@ -7,7 +7,7 @@
 
 #include "../math.hpp"
 
-namespace coeus {
+namespace coeus::rows {
 
 /// What the function of map_two returns.
 template <class A>
@@ -79,4 +79,4 @@ struct Lane {
     }
 };
 
-}  // namespace coeus
+}  // namespace coeus::rows

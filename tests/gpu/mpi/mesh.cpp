@@ -13,7 +13,8 @@ using namespace coeus::test;
 TEST_CASE("GPU: every mesh equals one rank on the CPU") {
     const Communicator world = Communicator::world("world");
     size_t number = 0;
-    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& mesh :
+         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         // each axis alone on two ranks, then two and more together
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});

@@ -12,7 +12,8 @@ using namespace coeus::test;
 TEST_CASE("GPU: offloading leaves every bit as it is on every mesh") {
     const Communicator world = Communicator::world("world");
     size_t number = size_t(world.size());  // other cases on more ranks
-    for (const MeshShape& mesh : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& mesh :
+         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (std::max({mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp}) > 2) continue;
         const std::vector<MeshVariant> variants = full_product({mesh});
         // of each mesh one choice of all that can be combined; of many meshes every second

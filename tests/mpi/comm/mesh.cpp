@@ -16,8 +16,8 @@ TEST_CASE("mesh: the communicators hold the ranks that the arithmetic says") {
     MeshShape shape{.dp_shard = ranks};
     if (ranks % 2 == 0) shape = {.dp_replicate = ranks / 2, .dp_shard = 1, .tp = 2};
     const Mesh mesh(std::move(world), shape);
-    for (unsigned axes : {unsigned(pp), unsigned(dp_replicate), unsigned(dp_shard), unsigned(cp),
-                          unsigned(tp), dp, fsdp, loss_axes}) {
+    for (unsigned axes : {unsigned(axis::pp), unsigned(axis::dp_replicate), unsigned(axis::dp_shard),
+                          unsigned(axis::cp), unsigned(axis::tp), axis::dp, axis::fsdp, loss_axes}) {
         const Communicator& group = mesh[axes];
         CHECK(group.size() == shape.size(axes));
         CHECK(group.rank() == shape.rank_in(me, axes));

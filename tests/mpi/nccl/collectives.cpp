@@ -270,7 +270,7 @@ TEST_CASE("NCCL: communicators are destroyed, or aborted where an error is on it
 TEST_CASE("NCCL: after an error, work that others never join does not hold its queue") {
     const Communicator world = Communicator::world("world");
     Mesh mesh(world.split(0, "world"), {.dp_shard = world.size()});
-    Communicator part = mesh[dp_shard].split(0, "part");
+    Communicator part = mesh[axis::dp_shard].split(0, "part");
     const Twin a(Dtype::f32, 4, world.rank());
     const int before = nccl_aborted();
     try {
@@ -293,7 +293,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
     for (const bool splits : {true, false}) {
         const MeshShape shape = {.dp_shard = 2, .tp = world.size() / 2};
         Mesh mesh(world.split(0, "world"), shape);
-        Communicator part = mesh[dp_shard].split(0, "part");
+        Communicator part = mesh[axis::dp_shard].split(0, "part");
         const int before = nccl_splits();
         {
             NcclWorld nccl(splits ? nccl_stand_in() : nccl_stand_in_without_split(), world, the_gpu());
@@ -311,7 +311,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
             // each is between its own ranks, in their order
             Exec exec(the_gpu());
             for (const Communicator* ranks :
-                 {&mesh[dp_shard], &mesh[tp], &mesh[loss_axes], &std::as_const(part)}) {
+                 {&mesh[axis::dp_shard], &mesh[axis::tp], &mesh[loss_axes], &std::as_const(part)}) {
                 Twin own(Dtype::f32, 3, world.rank()), all(Dtype::f32, 3 * ranks->size(), 0);
                 ranks->all_gather(all.host, own.host);
                 ranks->all_gather(exec, all.gpu, own.gpu);
@@ -322,7 +322,7 @@ TEST_CASE("NCCL: a mesh connects what carries tensors, and parts of it alike") {
         CHECK(nccl_live() == 0);
     }
     Mesh staged(world.split(0, "world"), {.dp_shard = world.size()});
-    Communicator other = staged[dp_shard].split(0, "part");
+    Communicator other = staged[axis::dp_shard].split(0, "part");
     staged.connect(other);
     CHECK(nccl_live() == 0);
 }

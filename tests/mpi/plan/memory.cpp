@@ -44,7 +44,7 @@ void check_taken(const MeshCase& c, const Communicator& world) {
 TEST_CASE("memory: a process of any mesh takes what was planned") {
     const Communicator world = Communicator::world("world");
     int number = 0;
-    std::vector<MeshShape> shapes = meshes_of(world.size(), {dp_replicate, dp_shard, tp});
+    std::vector<MeshShape> shapes = meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::tp});
     if (world.size() > 1) shapes.push_back({.cp = world.size()});
     for (const MeshShape& shape : shapes) {
         ++number;

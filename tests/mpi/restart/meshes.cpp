@@ -58,7 +58,7 @@ MeshCase case_of(const Layout& layout, bool tied, const StateTypes& types) {
     c.model.tied = tied;
     if (tied) c.optimizer.name = "Muon";
     c.sequences = layout.schedule ? micro_batches : 1;
-    c.local_batches = global_batch / layout.mesh.size(dp) / c.sequences;
+    c.local_batches = global_batch / layout.mesh.size(axis::dp) / c.sequences;
     c.exchanges.context = {layout.exchange, layout.balancing};
     if (layout.schedule)
         c.pipeline =
@@ -99,8 +99,8 @@ public:
           local_(c.sequences),
           model_(c, mesh),
           loader_(data.stream(), {.global_batch = global_batch,
-                                  .rank = mesh.rank(dp),
-                                  .ranks = mesh.size(dp),
+                                  .rank = mesh.rank(axis::dp),
+                                  .ranks = mesh.size(axis::dp),
                                   .first_sample = first_sample}) {}
 
     MeshRun& model() { return model_; }
@@ -127,7 +127,7 @@ public:
         SampleRows samples = batch.samples;
         samples.document_start = {};
         Engine& engine = model_.engine;
-        engine.compute_gradients(number, learning_rate, mesh_[dp].all_reduce(batch.valid_tokens),
+        engine.compute_gradients(number, learning_rate, mesh_[axis::dp].all_reduce(batch.valid_tokens),
                                  [&](int64_t i) { return samples.slice(i * local_, local_); });
         if (beside) beside->wait_for_copies();
         CHECK(engine.update());
@@ -137,8 +137,8 @@ public:
 private:
     void keep_tokens(const StepBatch& batch, std::vector<int64_t>& read) const {
         std::vector<int64_t> step(size_t(global_batch * seq_len));
-        const size_t first = size_t(mesh_.rank(dp)) * batch.samples.tokens.size();
-        if (mesh_.rank(pp) + mesh_.rank(cp) + mesh_.rank(tp) == 0)
+        const size_t first = size_t(mesh_.rank(axis::dp)) * batch.samples.tokens.size();
+        if (mesh_.rank(axis::pp) + mesh_.rank(axis::cp) + mesh_.rank(axis::tp) == 0)
             std::copy(batch.samples.tokens.begin(), batch.samples.tokens.end(),
                       step.begin() + int64_t(first));
         mesh_.world().all_reduce(Tensor(step.data(), Dtype::i64, {int64_t(step.size())}));

@@ -23,7 +23,7 @@ public:
     Run(const StateTypes& types, const Mesh& mesh)
         : engine(tiny_config(), {.types = types,
                                  .training = {.sequences = 1, .seq_len = seq_len},
-                                 .accumulation = global_batch / mesh.size(dp),
+                                 .accumulation = global_batch / mesh.size(axis::dp),
                                  .validation = {.sequences = 2, .seq_len = seq_len},
                                  .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
                                  .mesh = mesh.shape(),
@@ -35,7 +35,7 @@ public:
 
     /// Of this rank's part of the batch, one sequence at a time.
     void compute_gradients(int64_t number, TestBatch& batch) {
-        const Communicator& ranks = engine.mesh()[dp];
+        const Communicator& ranks = engine.mesh()[axis::dp];
         const int64_t first = ranks.rank() * (global_batch / ranks.size());
         engine.compute_gradients(number, 1e-2, batch.valid_labels(),
                                  [&](int64_t i) { return batch.local_batch(first + i, 1); });
@@ -137,7 +137,8 @@ TEST_CASE("engine: replicas' sums begin in the backward, none is left for its en
 TEST_CASE("engine: the memory of sums is there before the first step") {
     const Communicator world = Communicator::world("world");
     if (world.size() > 4) return;  // nothing new
-    for (const MeshShape& shape : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp}))
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (const ContextExchange exchange : {ContextExchange::all_gather, ContextExchange::ring}) {
             MeshCase c = {.mesh = shape, .model = tiny_config()};
             c.model.attention.heads = c.model.attention.kv_heads = 4;
@@ -150,8 +151,9 @@ TEST_CASE("engine: the memory of sums is there before the first step") {
             MeshRun run(c, mesh);
             const auto held = [&] {
                 int64_t bytes = mesh.gradient_reduction().reduction_bytes();
-                for (const unsigned axes : {unsigned(pp), unsigned(dp_replicate), unsigned(dp_shard),
-                                            unsigned(cp), unsigned(tp), dp, fsdp, loss_axes, owner_axes})
+                for (const unsigned axes :
+                     {unsigned(axis::pp), unsigned(axis::dp_replicate), unsigned(axis::dp_shard),
+                      unsigned(axis::cp), unsigned(axis::tp), axis::dp, axis::fsdp, loss_axes, owner_axes})
                     bytes += mesh[axes].reduction_bytes();
                 return bytes;
             };

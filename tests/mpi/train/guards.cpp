@@ -18,7 +18,8 @@ namespace {
 // Of so many ranks; tied tables where there are stages.
 std::vector<MeshCase> cases(int ranks) {
     std::vector<MeshCase> all;
-    for (const MeshShape& shape : meshes_of(ranks, {pp, dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& shape :
+         meshes_of(ranks, {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (ranks > 4 && std::min(shape.dp_replicate, std::max(shape.tp, shape.pp)) < 2) continue;
         if (shape.tp > 2 || shape.cp > 2) continue;  // heads
         MeshCase c = {.mesh = shape, .model = tiny_config(std::max(2, 2 * shape.pp), shape.pp > 1)};

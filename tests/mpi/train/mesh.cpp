@@ -26,7 +26,7 @@ DecoderConfig model_for(const MeshShape& mesh, bool tied) {
 }
 
 std::vector<MeshShape> all_meshes(int ranks) {
-    return meshes_of(ranks, {pp, dp_replicate, dp_shard, cp, tp});
+    return meshes_of(ranks, {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp});
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ TEST_CASE("mesh: Muon takes on every mesh the steps of one rank") {
 
 TEST_CASE("mesh: a tied table with accumulation, however gathered and summed") {
     const Communicator world = Communicator::world("world");
-    for (const MeshShape& mesh : meshes_of(world.size(), {dp_replicate, dp_shard}))
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard}))
         for (const Keep keep : {Keep::neighbours, Keep::all})
             for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred}) {
                 MeshCase c = {.mesh = mesh, .model = model_for(mesh, true), .local_batches = 2, .seq_len = 6};
@@ -136,7 +136,7 @@ TEST_CASE("mesh: tensor-parallel ranks with uneven parts do the same in the same
 
 TEST_CASE("mesh: overlapped tokens give what one collective gives") {
     const Communicator world = Communicator::world("world");
-    for (const MeshShape& mesh : meshes_of(world.size(), {pp, cp, tp}))
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::pp, axis::cp, axis::tp}))
         for (const auto streams : {Stream::Mode::threaded, Stream::Mode::eager, Stream::Mode::deferred})
             for (const auto mode : {RecomputeOptions::Mode::nothing, RecomputeOptions::Mode::operations}) {
                 if (mesh.tp == 1) continue;
@@ -154,7 +154,7 @@ TEST_CASE("mesh: overlapped tokens give what one collective gives") {
 TEST_CASE("mesh: every exchange of keys and values equals one rank") {
     const Communicator world = Communicator::world("world");
     int number = 0;
-    for (const MeshShape& mesh : meshes_of(world.size(), {dp_shard, cp, tp})) {
+    for (const MeshShape& mesh : meshes_of(world.size(), {axis::dp_shard, axis::cp, axis::tp})) {
         if (mesh.cp == 1) continue;
         for (const auto exchange :
              {ContextExchange::all_gather, ContextExchange::ring, ContextExchange::heads})

@@ -39,7 +39,8 @@ TEST_CASE("recomputation: the same bits as without it, on every mesh") {
                                                  {.mode = Mode::blocks, .every = 2},
                                                  {.mode = Mode::budget, .budget = 0.6}};
     size_t number = 0;
-    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         const Mesh mesh(world.split(0, "world"), shape);
         ++number;
         for (size_t t = 0; t < all_types.size(); ++t) {

@@ -125,7 +125,7 @@ struct Piece {
 class Sizes {
 public:
     Sizes(const MeshCase& c, int rank)
-        : c_(c), m_(c.model), tp_(c.mesh.tp), tp_rank_(c.mesh.coordinate(rank, coeus::tp)) {}
+        : c_(c), m_(c.model), tp_(c.mesh.tp), tp_rank_(c.mesh.coordinate(rank, axis::tp)) {}
 
     Matrix table() const { return {part(m_.vocab), m_.dim}; }
     Matrix norm() const { return {m_.dim, 1, true}; }
@@ -178,7 +178,7 @@ private:
     bool all_have_places() const { return m_.tied && m_.layers <= 2; }
     // The last block but one, where a tied table does not reach it.
     bool lies_between() const {
-        const int64_t ranks = c_.mesh.size(fsdp);
+        const int64_t ranks = c_.mesh.size(axis::fsdp);
         const Piece tied = {{table(), norm()}, 0, 0}, one = {block(), 0, 0};
         return m_.tied && m_.layers % 2 == 0 && tied.padded(ranks) < one.padded(ranks);
     }
@@ -198,14 +198,14 @@ int64_t owned_of(const std::vector<Matrix>& matrices, bool norms, int64_t ranks,
 
 // The formulas of doc/parallelism.md for a float64 run (e = a = 8).
 int64_t expected_bytes(const MeshCase& c, const Engine& engine) {
-    const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, pp),
-              shard = c.mesh.rank_in(world_rank, fsdp);
+    const int world_rank = engine.options().rank, rank = c.mesh.coordinate(world_rank, axis::pp),
+              shard = c.mesh.rank_in(world_rank, axis::fsdp);
     const Timetable& table = c.pipeline.timetable;
     std::vector<DecoderPart> parts;
     for (const int stage : table.placement.stages_of(rank))
         parts.push_back(c.pipeline.parts.empty() ? DecoderPart::whole(c.model)
                                                  : c.pipeline.parts[size_t(stage)]);
-    const int64_t batches = c.local_batches * table.microbatches, ranks = c.mesh.size(fsdp), e = 8;
+    const int64_t batches = c.local_batches * table.microbatches, ranks = c.mesh.size(axis::fsdp), e = 8;
     const Sizes sizes(c, world_rank);
     int64_t sent = 0, norms = 0;
     for (const Piece& piece : sizes.pieces(parts, batches)) {
@@ -261,7 +261,8 @@ void check_traffic(const MeshCase& c, const Communicator& world) {
 // 8 ranks for mixes of three axes, fewer for all others.
 bool is_new(const MeshShape& shape) {
     int axes = 0;
-    for (const Axis axis : {pp, dp_replicate, dp_shard, cp, tp}) axes += shape.degree(axis) > 1;
+    for (const Axis axis : {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})
+        axes += shape.degree(axis) > 1;
     return shape.ranks() <= 4 || axes > 2;
 }
 
@@ -291,7 +292,8 @@ TEST_CASE("traffic: a step sends what the formulas say") {
     const Communicator world = Communicator::world("world");
     if (world.size() > 4) return;  // nothing new
     int number = 0;
-    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp}))
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp}))
         for (const int64_t local_batches : {1, 2})
             for (const Keep keep : {Keep::neighbours, Keep::all}) {
                 MeshCase c = {
@@ -308,7 +310,8 @@ TEST_CASE("traffic: uneven shards, tied tables, recomputed blocks, whole losses,
     uint64_t draws = 0;
     const auto draw = [&](int choices) { return int(random.u64(draws++) % uint64_t(choices)); };
     using Recomputed = RecomputeOptions::Mode;
-    for (const MeshShape& shape : meshes_of(world.size(), {dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (!is_new(shape)) continue;
         for (const auto recomputed : {Recomputed::nothing, Recomputed::operations, Recomputed::blocks}) {
             MeshCase c = {.mesh = shape, .model = uneven_model(), .seq_len = 16};
@@ -336,7 +339,8 @@ TEST_CASE("traffic: overlapped tokens are as many bytes") {
 TEST_CASE("traffic: a pipeline sends each flow and its gradient once, beside what its stages send") {
     const Communicator world = Communicator::world("world");
     int number = 0;
-    for (const MeshShape& shape : meshes_of(world.size(), {pp, dp_replicate, dp_shard, cp, tp})) {
+    for (const MeshShape& shape :
+         meshes_of(world.size(), {axis::pp, axis::dp_replicate, axis::dp_shard, axis::cp, axis::tp})) {
         if (shape.pp == 1 || !is_new(shape)) continue;
         for (const bool tied : {false, true})
             for (const char* schedule : {"1F1B", "Interleaved1F1B", "ZBVZeroBubble"}) {

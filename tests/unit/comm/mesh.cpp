@@ -11,16 +11,16 @@ using namespace coeus;
 TEST_CASE("mesh: tp varies fastest, then cp, dp_shard, dp_replicate, pp") {
     const MeshShape shape{.pp = 2, .dp_replicate = 1, .dp_shard = 3, .cp = 1, .tp = 2};
     CHECK(shape.ranks() == 12);
-    CHECK(shape.coordinate(7, tp) == 1);
-    CHECK(shape.coordinate(7, dp_shard) == 0);
-    CHECK(shape.coordinate(7, pp) == 1);
-    CHECK(shape.rank_in(11, dp_shard | tp) == 5);
+    CHECK(shape.coordinate(7, axis::tp) == 1);
+    CHECK(shape.coordinate(7, axis::dp_shard) == 0);
+    CHECK(shape.coordinate(7, axis::pp) == 1);
+    CHECK(shape.rank_in(11, axis::dp_shard | axis::tp) == 5);
     CHECK(shape.text() == "pp 2 x dp_shard 3 x tp 2");
 }
 
 TEST_CASE("mesh: groups partition the world, and ranks number each group") {
     const MeshShape shape{.pp = 2, .dp_replicate = 2, .dp_shard = 1, .cp = 3, .tp = 2};
-    for (unsigned axes : {unsigned(pp), unsigned(tp), dp, fsdp, loss_axes}) {
+    for (unsigned axes : {unsigned(axis::pp), unsigned(axis::tp), axis::dp, axis::fsdp, loss_axes}) {
         std::set<std::pair<int, int>> seen;
         for (int rank = 0; rank < shape.ranks(); ++rank) {
             CHECK(shape.rank_in(rank, axes) < shape.size(axes));
@@ -66,10 +66,10 @@ TEST_CASE("mesh: wrong degrees are refused with what would work") {
 
 TEST_CASE("mesh: who is where") {
     const MeshShape shape = {.pp = 2, .dp_shard = 8, .tp = 4};
-    CHECK(shape.groups(tp).size() == 16);
-    CHECK(shape.groups(tp)[1] == std::vector<int>{4, 5, 6, 7});
-    CHECK(shape.groups(pp)[3] == std::vector<int>{3, 35});
-    CHECK(shape.groups(dp_shard | tp)[1].front() == 32);
+    CHECK(shape.groups(axis::tp).size() == 16);
+    CHECK(shape.groups(axis::tp)[1] == std::vector<int>{4, 5, 6, 7});
+    CHECK(shape.groups(axis::pp)[3] == std::vector<int>{3, 35});
+    CHECK(shape.groups(axis::dp_shard | axis::tp)[1].front() == 32);
     CHECK(shape.groups_text() ==
           "pp               2 ranks,    32 groups: 0 32 | 1 33 | 2 34 | ... | 31 63\n"
           "dp_shard         8 ranks,     8 groups: 0 4 8 ... 28 | 1 5 9 ... 29 | 2 6 10 ... 30 | ... | 35 39 "

@@ -67,7 +67,7 @@ TEST_CASE("memory advice: alternatives train the same sequences on as many ranks
     for (const Alternative& alternative : all) {
         const EngineOptions& o = alternative.options;
         CHECK(o.mesh.ranks() == 4);
-        CHECK(o.training.sequences * o.mesh.size(dp) * o.accumulation == 16);
+        CHECK(o.training.sequences * o.mesh.size(axis::dp) * o.accumulation == 16);
         CHECK(o.training.seq_len == 128);
         CHECK(alternative.cost >= cost);
         cost = alternative.cost;

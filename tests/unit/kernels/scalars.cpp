@@ -10,6 +10,7 @@
 #include <limits>
 
 using namespace coeus;
+using namespace coeus::rows;
 using namespace coeus::test;
 
 namespace {
