@@ -15,12 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools"))
 sys.path.insert(0, str(ROOT / "tests/systems"))
+sys.path.insert(0, str(ROOT / "tests/tools"))
 
 import check_files  # noqa: E402
 import check_headers  # noqa: E402
 import check_includes  # noqa: E402
 import check_uses  # noqa: E402
 import exchange  # noqa: E402
+import same_numbers  # noqa: E402
 import sources  # noqa: E402
 import tidy  # noqa: E402
 import where_tested  # noqa: E402
@@ -53,6 +55,22 @@ class Files(unittest.TestCase):
             self.assertEqual(len(found), 1, (what, found))
             self.assertIn(what, found[0])
             self.assertTrue(found[0].startswith(name + ":"))
+
+
+class SameNumbers(unittest.TestCase):
+    """What same_numbers.py takes for a difference of two builds."""
+    FOUND = {"loss of step 1": "2.5", "grad_norm of step 1": "1.25", "checksum of model/w": "17", "plan: weights": "1.00 MiB"}
+
+    def test_the_same(self):
+        self.assertEqual(same_numbers.compare(self.FOUND, dict(self.FOUND)), ([], []))
+
+    def test_each_kind_of_number_may_differ(self):
+        for name, value in self.FOUND.items():
+            other = self.FOUND | {name: "9"}
+            self.assertEqual(same_numbers.compare(self.FOUND, other), ([f"{name}: {value} : 9"], []))
+            less = {key: number for key, number in self.FOUND.items() if key != name}
+            for pair in ((self.FOUND, less), (less, self.FOUND)):
+                self.assertEqual(same_numbers.compare(*pair), ([], [name]))
 
 
 class Includes(unittest.TestCase):

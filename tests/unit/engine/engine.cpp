@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -159,6 +160,42 @@ TEST_CASE("engine: of a pipeline, recomputation tells one frame and the rank's o
         CHECK_THAT(engine.recompute().text(engine.decoder().layers_here()),
                    Catch::Contains("3 of 3 blocks whole; a frame takes " +
                                    bytes_text(double(plan.executor.frame)) + " instead of "));
+    }
+}
+
+TEST_CASE("engine: the plan counts the exchange of a table that two stages share") {
+    const auto plan_of = [](bool tied, Backend backend) {
+        EngineOptions with = options(Dtype::f32);
+        const DecoderConfig config = tiny_config(4, tied);
+        with.mesh = {.pp = 2};
+        with.pipeline = pipeline_of("1F1B", 2, 2, 1, config);
+        with.backend = backend;
+        with.nccl = backend == Backend::cuda;
+        return Engine(config, with).plan();
+    };
+    for (const auto& [backend, place] :
+         {std::pair(Backend::cpu, MemoryPlace::device), std::pair(Backend::cuda, MemoryPlace::host)}) {
+        const char* name = backend == Backend::cpu ? term::reduction : term::ids_and_reductions;
+        CHECK(plan_of(true, backend).bytes(name, place) ==
+              plan_of(false, backend).bytes(name, place) + Communicator::reduction_bytes(2));
+    }
+    CHECK(plan_of(true, Backend::cuda).bytes(term::nccl) ==
+          plan_of(false, Backend::cuda).bytes(term::nccl) + nccl_bytes(1));
+}
+
+TEST_CASE("engine: copies for a checkpoint are of weights and moments, wherever these are") {
+    for (const bool offload : {false, true}) {
+        CAPTURE(offload);
+        EngineOptions with = options();
+        with.types = {.master = Dtype::f32, .compute = Dtype::bf16, .offload = offload};
+        with.backend = Backend::cuda;
+        with.copies_state = true;
+        const MemoryPlan plan = Engine(tiny_config(), with).plan();
+        const MemoryPlace place = offload ? MemoryPlace::host : MemoryPlace::device;
+        CHECK(plan.bytes(term::moments, place) > 0);
+        CHECK(plan.bytes(term::copies, MemoryPlace::host) ==
+              plan.bytes(term::weights, place) + plan.bytes(term::moments, place));
+        CHECK(plan.bytes(term::copies) == 0);
     }
 }
 

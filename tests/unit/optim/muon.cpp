@@ -109,6 +109,55 @@ TEST_CASE("Muon takes each matrix by itself, however they are stored") {
     }
 }
 
+TEST_CASE("steps of Muon follow the formula, of tall and wide matrices and of several in one parameter") {
+    constexpr double rate = 0.1;  // of Stacked::step
+    for (const Shape& shape : {Shape{6, 9}, Shape{9, 4}, Shape{2, 9, 4}})
+        for (const bool nesterov : {true, false})
+            for (const char* adjust : {"original", "match_rms_adamw", "spectral_unclamped"}) {
+                CAPTURE(shape.text(), nesterov, adjust);
+                OptimizerOptions o = muon;
+                o.weight_decay = 0.3;
+                o.momentum = 0.8;
+                o.nesterov = nesterov;
+                o.adjust_lr_fn = adjust;
+                const ParamGroups groups(o);
+                Stacked s(groups, {{matrix("w", shape)}});
+                const int64_t rows = shape[shape.rank - 2], cols = shape.cols();
+                const double factor = muon_factor(adjust, rows, cols);
+                std::vector<double> w = s.of("w"), momentum(w.size());
+                for (const uint64_t step : {1, 2}) {
+                    const RandomStream random(step, "w");
+                    const OwnedTensor direction(Dtype::f64, {shape.rows(), cols});
+                    for (size_t i = 0; i < w.size(); ++i) {
+                        const double gradient = normal_quantile(random.uniform(i));
+                        momentum[i] = 0.8 * momentum[i] + 0.2 * gradient;
+                        set_element(direction, int64_t(i),
+                                    nesterov ? 0.8 * momentum[i] + 0.2 * gradient : momentum[i]);
+                    }
+                    for (int64_t first = 0; first < shape.rows(); first += rows)
+                        newton_schulz(s.exec, cpu_kernels(), direction.view.slice_rows(first, rows),
+                                      o.ns_steps, o.ns_coefficients, s.scratch);
+                    for (size_t i = 0; i < w.size(); ++i)
+                        w[i] -= rate * (o.weight_decay * w[i] + factor * element(direction, int64_t(i)));
+                    s.step(groups, step);
+                    CHECK(normalised_error(s.of("w"), w) < 1e-12);
+                    CHECK(normalised_error(s.of("w", moment("momentum_buffer")), momentum) < 1e-13);
+                }
+            }
+}
+
+TEST_CASE("what is left out of weight decay is left out by the optimizer beside Muon as well") {
+    OptimizerOptions o = muon;
+    o.weight_decay = 0.5;
+    o.weight_decay_exclude = {"norm"};
+    const ParamGroups groups(o);
+    Stacked s(groups, {{{.name = "norm", .shape = {4}, .init = Init::ones(), .role = ParamRole::norm}},
+                       {{.name = "bias", .shape = {4}, .init = Init::ones(), .role = ParamRole::bias}}});
+    s.step(groups, 1, 0);
+    CHECK(s.of("norm") == std::vector<double>(4, 1));
+    CHECK(s.of("bias") == std::vector<double>(4, 1 - 0.1 * 0.5));
+}
+
 TEST_CASE("a step of Muon does not depend on the size of the gradient, and a zero gradient moves nothing") {
     const ParamGroups groups(muon);
     Stacked small(groups, {{matrix("w", {6, 9})}}), large(groups, {{matrix("w", {6, 9})}}),

@@ -79,6 +79,19 @@ TEST_CASE("weight decay can leave out norms, biases and embeddings") {
     }
 }
 
+TEST_CASE("a group says by itself what its weight decay leaves out") {
+    OptimizerOptions base = plain, of_group = plain;
+    base.weight_decay_exclude = {"bias", "embedding"};
+    of_group.weight_decay_exclude = {"norm"};
+    const ParamGroups groups(base, 0, {{.pattern = "layers", .roles = {}, .optimizer = of_group}});
+    // without a gradient there is the decay alone
+    const auto after_step = [&](const char* name) { return Kinds(groups).after_step(groups, name, 0); };
+    CHECK(after_step("layers.0.attention_norm.weight") == 1);
+    CHECK(after_step("layers.0.wo.bias") == 1 - 0.1 * 0.5);
+    CHECK(after_step("tok_embeddings.weight") == 1);
+    CHECK(after_step("output.weight") == 1 - 0.1 * 0.5);
+}
+
 TEST_CASE("the first group that takes a parameter holds, by pattern and by role") {
     OptimizerOptions fast = plain, slow = plain, adam = plain;
     fast.lr = 0.2;
