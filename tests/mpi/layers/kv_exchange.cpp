@@ -95,17 +95,23 @@ std::vector<double> attend(const Case& c, const Kernels& kernels, const KvExchan
     return out;
 }
 
-// Lines that say what differs, or "".
-std::string differs_from_one_rank(const Case& c, const Communicator& cp) {
-    Tensors whole(c, c.batch * c.length, Dtype::f64, Dtype::f64);
-    draw(whole.qkv, "q, k, v", c.type);
-    draw(whole.dout, "dout", c.type);
+// Documents of some five tokens: for each token where its document begins in the sequence.
+OwnedTensor document_starts(const Case& c) {
     OwnedTensor starts(Dtype::i32, {c.batch * c.length});
     for (int64_t t = 0, first = 0; t < c.batch * c.length; ++t) {
         if (t % c.length == 0) first = 0;
         if ((t * 2654435761u >> 9) % 5 == 0) first = t % c.length;
         starts.view.as<int32_t>()[t] = int32_t(first);
     }
+    return starts;
+}
+
+// Lines that say what differs, or "".
+std::string differs_from_one_rank(const Case& c, const Communicator& cp) {
+    Tensors whole(c, c.batch * c.length, Dtype::f64, Dtype::f64);
+    draw(whole.qkv, "q, k, v", c.type);
+    draw(whole.dout, "dout", c.type);
+    const OwnedTensor starts = document_starts(c);
     const Tensor document_start = c.documents ? starts.view : Tensor();
     const SequencePart part = part_of_sequence(c.length, cp.size(), cp.rank(), c.context.balancing);
     const auto own_rows = [&](const std::vector<double>& all) {
