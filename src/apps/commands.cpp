@@ -14,7 +14,7 @@ namespace coeus::apps {
 
 const std::vector<Command>& commands() {
     static const std::vector<Command> all = {
-        {"train", "train the model that a deck describes, or go on with it", train, train_help},
+        {"train", "train the model that a deck describes, or resume it", train, train_help, false},
         {"generate", "write text with a trained model", generate, generate_help},
         {"info", "show what a file or folder is and holds; --verify checks it", info, info_help},
         {"convert", "checkpoints and Hugging Face folders into each other", convert, convert_help},

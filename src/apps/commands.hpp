@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sub-commands of the program, one file each. A new one is a file here and a line in main.cpp.
+// The sub-commands of the program, one file each. A new one is a file here and a line in
+// commands.cpp.
 #pragma once
 
 #include <string>
@@ -14,6 +15,7 @@ struct Command {
     const char* summary;                     ///< one line for `coeus help`
     int (*run)(const Arguments& arguments);  ///< returns the exit code; throws the errors of base/error.hpp
     void (*help)();                          ///< prints usage and options to stdout
+    bool needs_stdout = true;                ///< what it prints is its result: exit code 3 if that is lost
 };
 
 const std::vector<Command>& commands();

@@ -9,7 +9,10 @@
 #include "commands.hpp"
 #include "help.hpp"
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 namespace coeus::apps {
@@ -53,19 +56,35 @@ int run(const Arguments& arguments) {
     const Arguments rest(arguments.begin() + 1, arguments.end());
     for (const std::string& word : rest)
         if (word == "--help" || word == "-h") return command.help(), 0;
-    return command.run(rest);
+    const int code = command.run(rest);
+    if (!command.needs_stdout) {
+        std::fflush(stdout);
+        std::clearerr(stdout);
+    }
+    return code;
+}
+
+// The program's own lines go to stdout too, so that this one goes to stderr.
+ExitCode flush_output() {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return ExitCode::done;
+    std::fprintf(stderr, "coeus: the output cannot be written: %s\n",
+                 errno ? std::strerror(errno) : "a part of it is lost");
+    return ExitCode::system;
 }
 
 }  // namespace coeus::apps
 
 int main(int argc, char** argv) {
     using namespace coeus;
+    std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error with words (EFBIG)
     const apps::Arguments arguments(argv + 1, argv + argc);
     ExitCode code = ExitCode::done;
     std::string message;
     bool found_by_all = true;
     try {
-        return apps::run(arguments);
+        const int done = apps::run(arguments);
+        return done ? done : int(apps::flush_output());
     } catch (const ConfigError& error) {
         message = error.what();
         code = ExitCode::config;

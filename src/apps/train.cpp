@@ -12,6 +12,7 @@
 #include "coeus/train/trainer.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
+#include <csignal>
 #include <cstdio>
 
 namespace coeus::apps {
@@ -19,6 +20,8 @@ namespace coeus::apps {
 int train(const Arguments& arguments) {
     // before MPI starts, which takes a while, and until the process ends: a second notice may come late
     static const StopSignals signals;
+    // a pipe or terminal that has gone ends no run: the log file and the metrics have every line
+    std::signal(SIGPIPE, SIG_IGN);
     StartUp start_up;
     const auto mpi = start_up.phase("MPI", [] { return MpiRuntime(nullptr, nullptr); });
     log::init({.rank = mpi.world_rank()});
@@ -33,6 +36,7 @@ int train(const Arguments& arguments) {
         if (mpi.world_rank() == 0) dry_run(command_line, mpi.world_size());
         return 0;
     }
+    if (mpi.world_rank() == 0) signals.announce();
     mpi.require_all_tasks();
     Watchdog watchdog(command_line.config.comm, mpi);
     watchdog.guard([&] {

@@ -17,11 +17,11 @@ namespace coeus {
 
 namespace {
 
-constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM};
+constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGXCPU};
 constexpr int64_t same_notice_ns = 1'000'000'000;
 
 std::atomic<StopReason> noted = 0;
-std::atomic<bool> time_is_over = false, asked_before = false;
+std::atomic<bool> time_is_over = false, asked_before = false, announces = false;
 std::atomic<int64_t> noted_at = 0;
 std::array<struct sigaction, signals.size()> earlier;
 FlightRecorder::Notes* notes = nullptr;
@@ -33,18 +33,40 @@ int64_t nanoseconds() {
 }
 std::atomic<StopSignals::Clock> clock_now = nanoseconds;
 
+std::string_view name_of(int signal) {
+    switch (signal) {
+        case SIGUSR1: return "SIGUSR1";
+        case SIGUSR2: return "SIGUSR2";
+        case SIGTERM: return "SIGTERM";
+        case SIGINT: return "SIGINT";
+        case SIGHUP: return "SIGHUP";
+        case SIGXCPU: return "SIGXCPU";
+        default: return "";
+    }
+}
+
+// As one write, so that lines of other ranks do not come between.
+void say(std::string_view first, std::string_view then) {
+    std::array<char, 160> line;
+    size_t length = 0;
+    for (const std::string_view part : {std::string_view("\ncoeus: "), first, then})
+        length += part.copy(line.data() + length, line.size() - length);
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), length);
+}
+
 // Only what a signal's handler may call.
 void note(int signal) {
     const int64_t now = clock_now.load()();
     int none = 0;
     if (noted.compare_exchange_strong(none, signal)) {
         noted_at = now;
+        if (announces)
+            say(name_of(signal),
+                ": stopping after this step; a second signal ends the run at once, unsaved\n");
         return;
     }
     if (noted_at == 0 || now - noted_at < same_notice_ns) return;
-    constexpr std::string_view message =
-        "\ncoeus: a second signal: ended at once, with nothing saved since the last checkpoint\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
+    say("a second signal", ": ended at once, with nothing saved since the last checkpoint\n");
     notes->left = 1;  // others must not take it for a death
     _exit(int(ExitCode::stopped));
 }
@@ -63,13 +85,23 @@ StopSignals::StopSignals(Clock now) {
     struct sigaction action = {};
     action.sa_handler = note;
     action.sa_flags = SA_RESTART;  // no call of MPI or HDF5 is cut short
-    for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &earlier[i]);
+    for (size_t i = 0; i < signals.size(); ++i) {
+        sigaction(signals[i], nullptr, &earlier[i]);
+        // as nohup and shells leave it for a process that outlives the terminal
+        const bool is_ignored = earlier[i].sa_handler == SIG_IGN;
+        if (!is_ignored || (signals[i] != SIGINT && signals[i] != SIGHUP))
+            sigaction(signals[i], &action, nullptr);
+    }
 }
 
 StopSignals::~StopSignals() {
     for (size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &earlier[i], nullptr);
     noted = 0;
-    asked_before = false;
+    asked_before = announces = false;
+}
+
+void StopSignals::announce() const {
+    announces = true;
 }
 
 StopReason stop_request() {
@@ -85,11 +117,10 @@ std::string text_of(StopReason reason) {
     switch (reason) {
         case 0: return "";
         case out_of_time: return "the end of the job's time";
-        case SIGUSR1: return "SIGUSR1";
-        case SIGUSR2: return "SIGUSR2";
-        case SIGTERM: return "SIGTERM";
-        default: return fmt::format("signal {}", reason);
+        default: break;
     }
+    const std::string_view name = name_of(reason);
+    return name.empty() ? fmt::format("signal {}", reason) : std::string(name);
 }
 
 void end_if_requested(const char* state) {

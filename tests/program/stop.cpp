@@ -214,6 +214,69 @@ TEST_CASE("A run that is asked to end while it tokenizes goes on there") {
     }
 }
 
+TEST_CASE("Ctrl-C, a closed terminal and a limit of processor time end a run as SIGTERM does") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const std::regex two_steps("step: *2 ");
+    for (const int signal : {SIGINT, SIGHUP, SIGXCPU, SIGTERM}) {
+        const fs::path run = folder / text_of(signal);
+        const Arguments arguments = tiny_run(run, folder / "tokens.h5",
+                                             {"--checkpoint.enable", "--checkpoint.interval=1000000",
+                                              "--checkpoint.last_save_model_only=false", steps(1'000'000)});
+        int64_t process = 0;
+        const Outcome outcome =
+            run_shell(coeus_line(arguments, 0, {}, saying_who), [&](const std::string& line) {
+                if (process == 0) process = process_said_in(line);
+                if (process > 0 && std::regex_search(line, two_steps)) kill(pid_t(process), signal);
+            });
+        CAPTURE(text_of(signal), outcome.output);
+        CHECK(outcome.exit_code == 75);
+        CHECK(count_of("coeus: " + text_of(signal) +
+                           ": stopping after this step; a second signal ends the run at once, unsaved",
+                       outcome.output) == 1);
+        std::smatch at;
+        const std::regex stopped("Stopped at step ([0-9]+) of 1000000 by " + text_of(signal) + ": saved");
+        REQUIRE(std::regex_search(outcome.output, at, stopped));
+        CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
+    }
+}
+
+TEST_CASE("A run whose reader has gone trains to its end") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const std::string train = coeus_line(tiny_run(folder / "run", folder / "tokens.h5", {steps(6)}));
+    // the reader ends after one line; the code of the run comes by a file
+    const Outcome outcome =
+        run_shell("{ " + train + "; echo $? > '" + (folder / "code").string() + "'; } | head -n 1");
+    INFO(outcome.output);
+    CHECK(read_file(folder / "code") == "0\n");
+    CHECK(read_metrics(folder / "run").losses().size() == 6);
+}
+
+TEST_CASE("A limit on the size of files ends a run with words") {
+    const TemporaryFolder folder;
+    write_tokens(folder / "tokens.h5");
+    const std::string train = coeus_line(
+        tiny_run(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", "--model.dim=512", steps(6)}));
+    // 10 MB: MPI itself needs 4
+    const Outcome outcome = run_shell("ulimit -f 20000; " + train);
+    INFO(outcome.output);
+    CHECK(outcome.exit_code == 3);
+    CHECK_THAT(outcome.output, Contains("step-00000006.h5 is not saved: ") && Contains("File too large"));
+    CHECK_FALSE(fs::exists(folder / "run" / checkpoint_of(6)));
+}
+
+TEST_CASE("Output that cannot be written is an error") {
+    if (!fs::exists("/dev/full")) return;
+    for (const Arguments& command : std::vector<Arguments>{{"help"}, {"help", "options"}, {"--version"}}) {
+        CAPTURE(command);
+        const Outcome outcome = run_shell(coeus_line(command) + " > /dev/full");
+        CHECK(outcome.exit_code == 3);
+        CHECK_THAT(outcome.output, Contains("coeus: the output cannot be written: "));
+    }
+    CHECK(run_shell(coeus_line({"--version"})).exit_code == 0);
+}
+
 TEST_CASE("A run whose job ends before it could be saved says so, and keeps the last checkpoint") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");

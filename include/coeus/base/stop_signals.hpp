@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// That this process is to end in order: asked for by SIGUSR1, SIGUSR2 or SIGTERM, or since its time is over;
-// looked at at safe points.
+// Requests that this process ends in order: a signal (SIGUSR1, SIGUSR2, SIGTERM; SIGINT: Ctrl-C; SIGHUP: the
+// terminal has closed; SIGXCPU: the processor time is used up), or the end of its time. Safe points ask.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace coeus {
 
-/// While it lives the first such signal is noted and the program goes on. Another one ends the process at
+/// While it lives the first such signal is noted and the program continues. Another one ends the process at
 /// once with exit code 75, unless it comes within a second: a launcher and a scheduler may both pass on the
-/// same. Where the file that COEUS_STOP_FILE names is there when it begins, that is a request too: a job
-/// script writes it when a signal came before there was a process to pass it on to. One at a time.
+/// same. SIGINT and SIGHUP stay ignored if the process began so (nohup, a shell's background job). Where the
+/// file that COEUS_STOP_FILE names is there when it begins, that is a request too: a job script writes it
+/// when a signal came before there was a process to pass it on to. One at a time.
 class StopSignals {
 public:
     /// Nanoseconds, of what never goes back; called by signals' handlers.
@@ -21,6 +22,8 @@ public:
     ~StopSignals();
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;
+    /// From now on a line on stderr answers the first signal at once. One rank calls it.
+    void announce() const;
 };
 
 /// What a process is asked to stop by: 0: by nothing; a signal; or out_of_time.

@@ -32,6 +32,26 @@ TEST_CASE("a signal is noted, the first of several, and forgotten at the end") {
     CHECK(text_of(SIGUSR2) == "SIGUSR2");
 }
 
+TEST_CASE("Ctrl-C and a closed terminal ask for a stop, unless the process began without them") {
+    for (const int signal : {SIGINT, SIGHUP, SIGXCPU}) {
+        const StopSignals signals;
+        raise(signal);
+        CHECK(stop_request() == signal);
+    }
+    for (const int signal : {SIGINT, SIGHUP}) {
+        const auto before = std::signal(signal, SIG_IGN);
+        {
+            const StopSignals signals;
+            raise(signal);
+            CHECK(stop_request() == 0);
+        }
+        CHECK(std::signal(signal, before) == SIG_IGN);
+    }
+    CHECK(text_of(SIGINT) == "SIGINT");
+    CHECK(text_of(SIGHUP) == "SIGHUP");
+    CHECK(text_of(SIGXCPU) == "SIGXCPU");
+}
+
 TEST_CASE("time that is over asks for a stop until a signal does") {
     const StopSignals signals;
     note_out_of_time(true);
