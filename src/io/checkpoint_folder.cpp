@@ -15,15 +15,6 @@ using namespace checkpoint_format;
 
 namespace {
 
-/// What a killed run left behind.
-std::vector<std::string> unfinished_files(const std::string& folder) {
-    std::error_code ignored;
-    std::vector<std::string> all = unlinked_parts(folder);
-    for (const fs::path& entry : entries_of(folder, ignored))
-        if (entry.string().ends_with(".h5.part")) all.push_back(entry);
-    return all;
-}
-
 /// "NAME", or where that is taken "NAME.1" and so on.
 std::string free_name(const std::string& name) {
     std::error_code ignored;
@@ -53,25 +44,37 @@ std::vector<std::string> old_files(const std::string& folder, int64_t keep_lates
     return old;
 }
 
-/// Files "<prefix>12345678.h5", oldest first.
-std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix,
+/// Files "<prefix>12345678<suffix>", oldest first; no folders.
+std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix, std::string_view suffix,
                                  std::error_code& status) {
     std::vector<StepFile> all;
     for (const fs::path& entry : entries_of(folder, status)) {
         const std::string name = entry.filename().string();
-        if (!name.starts_with(prefix) || !name.ends_with(".h5")) continue;
-        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - 3;
+        if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - suffix.size();
         int64_t step = 0;
         const auto [end, error] = std::from_chars(first, last, step);
-        if (error == std::errc() && end == last && step >= 0) all.push_back({step, entry.string()});
+        std::error_code ignored;
+        if (error == std::errc() && end == last && step >= 0 && !fs::is_directory(entry, ignored))
+            all.push_back({step, entry.string()});
     }
     std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     return all;
 }
 
+/// What a killed run left of its last save. Other files of the folder, "other.h5.part" too, are not the
+/// run's.
+std::vector<std::string> unfinished_files(const std::string& folder) {
+    std::error_code ignored;
+    std::vector<std::string> all = unlinked_parts(folder);
+    for (const char* prefix : {"step-", "model-"})
+        for (const StepFile& file : list_files(folder, prefix, ".h5.part", ignored)) all.push_back(file.path);
+    return all;
+}
+
 std::vector<StepFile> weights_in(const std::string& folder) {
     std::error_code ignored;
-    std::vector<StepFile> all = list_files(folder, "model-", ignored);
+    std::vector<StepFile> all = list_files(folder, "model-", ".h5", ignored);
     for (const StepFile& file : list_checkpoints(folder)) all.push_back(file);
     return all;
 }
@@ -84,7 +87,7 @@ std::vector<StepFile> list_checkpoints(const std::string& folder) {
 }
 
 std::vector<StepFile> list_checkpoints(const std::string& folder, std::error_code& status) {
-    return list_files(folder, "step-", status);
+    return list_files(folder, "step-", ".h5", status);
 }
 
 std::string newest_weights(const std::string& folder) {

@@ -127,6 +127,23 @@ TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[check
     CHECK(list_checkpoints(folder / unlistable).empty());
 }
 
+TEST_CASE("checkpoint: a save removes what a killed save left, and nothing that is not the run's",
+          "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    for (const char* name :
+         {"step-00000077.h5.part", "model-00000077.h5.part", "w.h5.part", "step-x.h5.part"})
+        test::write_file(folder / name, "half");
+    fs::create_directory(folder / "step-00000001.h5");
+    test::write_file(folder / "step-00000001.h5/notes", "somebody's");
+    CheckpointStore(folder.path(), 1, self).save(record_of(99), state.tensors);
+    CHECK(test::files_in(folder.path()) ==
+          std::vector<std::string>{"step-00000001.h5", "step-00000099.h5", "step-x.h5.part", "w.h5.part"});
+    CHECK(fs::exists(folder / "step-00000001.h5/notes"));
+    CHECK(list_checkpoints(folder.path()).size() == 1);
+}
+
 TEST_CASE("checkpoint: old ones are removed after a success", "[checkpoint]") {
     const test::TemporaryFolder folder;
     const Communicator self = Communicator::self();
