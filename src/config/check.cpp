@@ -263,6 +263,15 @@ void check_profiling(const Config::Profiling& profiling) {
                 "memory_snapshot");
 }
 
+void check_comm(const Config::Comm& comm) {
+    const std::string& prefix = comm.save_traces_file_prefix;
+    demand(
+        prefix.find('/') == std::string::npos,
+        "comm.save_traces_file_prefix = \"{}\": begins the names of files in comm.save_traces_folder, so it "
+        "must not contain \"/\"; give for example \"rank_\"",
+        prefix);
+}
+
 bool is_built(const Option& option, const std::string& choice) {
     return option.built.empty() ||
            std::find(option.built.begin(), option.built.end(), choice) != option.built.end();
@@ -274,6 +283,7 @@ void check(const Config& config) {
     check_magnitudes(config);
     check_job(config.job);
     check_profiling(config.profiling);
+    check_comm(config.comm);
     check_metrics(config.metrics);
     check_gpu(config);
     check_model(config);

@@ -243,6 +243,10 @@ TEST_CASE("Rules over several options") {
         for (const char* place : {"a/b", "/tmp/x", "a/../b"})
             CHECK(error_of({"--" + option + "=" + place}) == "no error");
     }
+    CHECK(error_of({"--comm.save_traces_file_prefix=../../evil"}) ==
+          "comm.save_traces_file_prefix = \"../../evil\": begins the names of files in "
+          "comm.save_traces_folder, so it must not contain \"/\"; give for example \"rank_\"");
+    CHECK(error_of({"--comm.save_traces_file_prefix=r"}) == "no error");
     CHECK(config_of({"--checkpoint.folder=a/b"}).checkpoint.folder == "a/b");
     // a tokenizer may be a file, what has weights or shapes too is a folder
     const test::TemporaryFolder folder;
