@@ -8,12 +8,12 @@
 
 namespace coeus::test {
 
-/// While it lives, this process can write no file beyond its first byte.
+/// While it lives, this process can write no file beyond its first bytes, one or so many.
 class FullDisk {
 public:
-    FullDisk() : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    explicit FullDisk(rlim_t bytes = 1) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
         getrlimit(RLIMIT_FSIZE, &before_);
-        const rlimit full{1, before_.rlim_max};
+        const rlimit full{bytes, before_.rlim_max};
         setrlimit(RLIMIT_FSIZE, &full);
     }
     ~FullDisk() {

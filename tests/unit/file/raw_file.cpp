@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/full_disk.hpp"
 #include "support/support.hpp"
 
 #include <filesystem>
@@ -31,6 +32,17 @@ TEST_CASE("a file's bytes are written and read at positions", "[raw_file]") {
     update.write("H", 1, 0);
     update.reserve(100000);
     CHECK(test::read_file(path).substr(0, 11) == "Hello world");
+}
+
+TEST_CASE("what a disk has no room for is an error, and the rest is where it belongs", "[raw_file]") {
+    const test::TemporaryFolder folder;
+    RawFile file = RawFile::create(folder / "x");
+    file.write("0123", 4, 0);
+    {
+        const test::FullDisk full(6);
+        CHECK_THROWS_WITH(file.write("abcdef", 6, 2), Contains("x cannot be written: File too large"));
+    }
+    CHECK(test::read_file(folder / "x") == "01abcd");
 }
 
 TEST_CASE("a mapped file is its content", "[raw_file]") {
