@@ -5,8 +5,11 @@
 #include "../../../src/kernels/cpu/openblas_gemm.hpp"
 #include "../../../src/kernels/cpu/packed_gemm.hpp"
 #include "coeus/base/random.hpp"
+#include "support/cases.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+
+#include <span>
 
 using namespace coeus;
 using namespace coeus::test;
@@ -19,11 +22,17 @@ struct Case {
     enum { none, accumulate, residual } c;
 };
 
-const Case cases[] = {{1, 1, 1, false, false, Case::none},
-                      {7, 5, 3, false, true, Case::residual},
-                      {33, 17, 64, true, false, Case::accumulate},
-                      {64, 96, 31, true, true, Case::none},
-                      {50, 130, 70, false, false, Case::residual}};
+const Case small_cases[] = {{1, 1, 1, false, false, Case::none},
+                            {7, 5, 3, false, true, Case::residual},
+                            {33, 17, 64, true, false, Case::accumulate},
+                            {64, 96, 31, true, true, Case::none},
+                            {50, 130, 70, false, false, Case::residual}};
+
+// Sums of several slabs of the depth, and several blocks of columns: of 2^22 elements of b.
+const Case large_cases[] = {{7, 33, 1601, false, true, Case::residual},
+                            {50, 37, 1601, true, false, Case::accumulate},
+                            {3, 2700, 1601, false, false, Case::residual},
+                            {2, 5600, 768, false, true, Case::none}};
 
 void fill(Tensor t, uint64_t stream) {
     const RandomStream random(1, stream);
@@ -32,7 +41,7 @@ void fill(Tensor t, uint64_t stream) {
 
 // Runs one way over all cases; returns the worst normalised error. `type` of a and b, `d_type` of the result.
 template <class Gemm>
-double worst_error(Dtype type, Dtype d_type, const Gemm& gemm) {
+double worst_error(Dtype type, Dtype d_type, const Gemm& gemm, std::span<const Case> cases = small_cases) {
     double worst = 0;
     for (const Case& c : cases) {
         OwnedTensor a(type, c.a_transposed ? Shape{c.k, c.m} : Shape{c.m, c.k}),
@@ -42,22 +51,22 @@ double worst_error(Dtype type, Dtype d_type, const Gemm& gemm) {
         const Tensor added = c.c == Case::none         ? Tensor{}
                              : c.c == Case::accumulate ? Tensor(d)
                                                        : Tensor(residual);
-        std::vector<double> expected, actual;
+        const std::vector<double> left = values_of(a), right = values_of(b);
+        std::vector<double> expected;
         for (int64_t i = 0; i < c.m; ++i)
             for (int64_t j = 0; j < c.n; ++j) {
                 double sum = added ? element(added, i * c.n + j) : 0;
                 for (int64_t p = 0; p < c.k; ++p)
-                    sum += element(a, c.a_transposed ? p * c.m + i : i * c.k + p) *
-                           element(b, c.b_transposed ? j * c.k + p : p * c.n + j);
+                    sum += left[size_t(c.a_transposed ? p * c.m + i : i * c.k + p)] *
+                           right[size_t(c.b_transposed ? j * c.k + p : p * c.n + j)];
                 expected.push_back(sum);
             }
         Exec exec;
         exec.threads = 2;
-        exec.workspace = Arena(1 << 22, "workspace");
+        exec.workspace = Arena(1 << 25, "workspace");
         if (!gemm(exec, Tensor(d), Operand(a, c.a_transposed), Operand(b, c.b_transposed), added, c.k))
             return -1;
-        for (int64_t i = 0; i < c.m * c.n; ++i) actual.push_back(element(d, i));
-        worst = worse_of(worst, normalised_error(actual, expected));
+        worst = worse_of(worst, normalised_error(values_of(d), expected));
     }
     return worst;
 }
@@ -94,4 +103,11 @@ TEST_CASE("gemm by packed panels: f32 and bf16") {
     CHECK(worst_error(Dtype::f32, Dtype::f32, packed) <= 1e-6);
     CHECK(worst_error(Dtype::bf16, Dtype::f32, packed) <= 1e-6);
     CHECK(worst_error(Dtype::bf16, Dtype::bf16, packed) <= 4e-3);
+}
+
+TEST_CASE("gemm by packed panels: slabs of the depth and blocks of columns") {
+    const auto packed = [](auto&&... arguments) { return cpu::packed_gemm(arguments...), true; };
+    CHECK(worst_error(Dtype::f32, Dtype::f32, packed, large_cases) <= 1e-6);
+    CHECK(worst_error(Dtype::bf16, Dtype::f32, packed, large_cases) <= 1e-6);
+    CHECK(worst_error(Dtype::bf16, Dtype::bf16, packed, large_cases) <= 4e-3);
 }
