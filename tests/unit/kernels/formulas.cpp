@@ -196,36 +196,40 @@ TEST_CASE("gradients may overwrite what the table says they may") {
 }
 
 TEST_CASE("a document sees nothing of the others") {
-    // two documents in one sequence give what each gives alone
-    const AttentionShape whole = {1, 83, 2, 1, 6, 0.4};
-    for (bool backward : {false, true}) {
-        const KernelCase c = attention_case(whole, false, backward);
-        Operands o = prepared_operands(c, Dtype::f64, Dtype::f64);
-        OwnedTensor start(Dtype::i32, {83});
-        for (int64_t t = 0; t < 83; ++t) set_element(start, t, t < 29 ? 0 : 29);
-        TestExec exec;
-        cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], start, whole);
-        if (backward)
-            cpu_kernels().attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4],
-                                             start, whole, false);
-        for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 29}, {29, 54}}) {
-            AttentionShape part = whole;
-            part.sequence = count;
-            const auto rows = [&, first = first, count = count](size_t i) {
-                return o[i].slice_rows(first, count);
-            };
-            OwnedTensor out(Dtype::f64, {count, 12}), lse(Dtype::f64, {2, count}),
-                dq(Dtype::f64, {count, 12}), dk(Dtype::f64, {count, 6}), dv(Dtype::f64, {count, 6});
-            cpu_kernels().attention(exec, out, lse, rows(2), rows(3), rows(4), {}, part);
-            CHECK(normalised_error(values_of(out), values_of(rows(0))) <= 1e-14);
-            if (!backward) continue;
-            cpu_kernels().attention_backward(exec, dq, dk, dv, rows(6), out, lse, rows(2), rows(3), rows(4),
-                                             {}, part, false);
-            CHECK(normalised_error(values_of(dq), values_of(rows(7))) <= 1e-13);
-            CHECK(normalised_error(values_of(dk), values_of(rows(8))) <= 1e-13);
-            CHECK(normalised_error(values_of(dv), values_of(rows(9))) <= 1e-13);
+    // two documents in one sequence give what each gives alone: in the first tiles, and where a tile of
+    // queries that has both comes after tiles of keys that only the first document sees
+    for (const auto& [length, second] : {std::pair<int64_t, int64_t>{83, 29}, {223, 110}})
+        for (bool backward : {false, true}) {
+            CAPTURE(length, backward);
+            const AttentionShape whole = {1, length, 2, 1, 6, 0.4};
+            const KernelCase c = attention_case(whole, false, backward);
+            Operands o = prepared_operands(c, Dtype::f64, Dtype::f64);
+            OwnedTensor start(Dtype::i32, {length});
+            for (int64_t t = second; t < length; ++t) set_element(start, t, double(second));
+            TestExec exec;
+            cpu_kernels().attention(exec, o[0], o[1], o[2], o[3], o[4], start, whole);
+            if (backward)
+                cpu_kernels().attention_backward(exec, o[7], o[8], o[9], o[6], o[0], o[1], o[2], o[3], o[4],
+                                                 start, whole, false);
+            for (const auto& [first, count] :
+                 {std::pair<int64_t, int64_t>{0, second}, {second, length - second}}) {
+                AttentionShape part = whole;
+                part.sequence = count;
+                const auto rows = [&, first = first, count = count](size_t i) {
+                    return o[i].slice_rows(first, count);
+                };
+                OwnedTensor out(Dtype::f64, {count, 12}), lse(Dtype::f64, {2, count}),
+                    dq(Dtype::f64, {count, 12}), dk(Dtype::f64, {count, 6}), dv(Dtype::f64, {count, 6});
+                cpu_kernels().attention(exec, out, lse, rows(2), rows(3), rows(4), {}, part);
+                CHECK(normalised_error(values_of(out), values_of(rows(0))) <= 1e-14);
+                if (!backward) continue;
+                cpu_kernels().attention_backward(exec, dq, dk, dv, rows(6), out, lse, rows(2), rows(3),
+                                                 rows(4), {}, part, false);
+                CHECK(normalised_error(values_of(dq), values_of(rows(7))) <= 1e-13);
+                CHECK(normalised_error(values_of(dk), values_of(rows(8))) <= 1e-13);
+                CHECK(normalised_error(values_of(dv), values_of(rows(9))) <= 1e-13);
+            }
         }
-    }
 }
 
 TEST_CASE("attention to parts of the keys adds up to attention to all of them") {
