@@ -237,7 +237,8 @@ int sbatch(const Arguments& arguments) {
     for (const std::string& word : training) line += " " + in_shell(word);
     line += " \"$@\"";
     const size_t behind_header = script.find("\n\n", script.rfind("\n#SBATCH"));
-    script.insert(behind_header + 1, "\n" + line + "\nCOEUS=${COEUS:-" + program() + "}\n");
+    script.insert(behind_header + 1,
+                  "\n" + line + "\n[ -n \"${COEUS-}\" ] || COEUS=" + in_shell(program()) + "\n");
     std::fputs(with_sourced_files(script).c_str(), stdout);
     return 0;
 }

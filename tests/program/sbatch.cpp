@@ -81,6 +81,25 @@ TEST_CASE("no name or argument breaks a job script") {
     CHECK_THAT(said.output, Contains("[" + odd.string() + "][--job.description=a\nfalse \"$HOME\"]"));
 }
 
+TEST_CASE("no folder of the program breaks a job script, or runs in it") {
+    const TemporaryFolder folder;
+    for (const char* program :
+         {"/o'brien/coeus", "/$(touch evaluated)/coeus", "/`touch evaluated`/coeus", "/a}b {c/coeus"}) {
+        CAPTURE(program);
+        const Outcome outcome =
+            run_coeus({"sbatch", deck, "--machine=local", "--ntasks-per-node=1"}, 0, {{"COEUS", program}});
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        write_file(folder / "job", outcome.output);
+        const std::string shell = "cd " + folder.path().string() + "; bash -n job || exit 1; ";
+        const std::string said = "(grep ' COEUS=' job; echo 'printf \"[%s]\" \"$COEUS\"') | ";
+        CHECK(run_shell(shell + said + "env -u COEUS bash").output == "[" + std::string(program) + "]");
+        // the program that the job is given goes before
+        CHECK(run_shell(shell + said + "COEUS=other bash").output == "[other]");
+        CHECK_FALSE(fs::exists(folder / "evaluated"));
+    }
+}
+
 namespace {
 
 // jobscripts/train_and_requeue.sh, where Slurm and the program are a few words of shell each.
