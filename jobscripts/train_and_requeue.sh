@@ -20,8 +20,13 @@ say() {
     echo "$(date '+%F %T') job $job: $*"
 }
 
+# write_new FILE TEXT: a link that somebody put there is not followed
+write_new() {
+    rm -f "$1" && (set -o noclobber && echo "$2" >"$1") 2>/dev/null
+}
+
 tell_to_end() { # SIGNAL
-    : >"$COEUS_STOP_FILE"
+    if [ -L "$COEUS_STOP_FILE" ] || [ ! -e "$COEUS_STOP_FILE" ]; then write_new "$COEUS_STOP_FILE" "$1"; fi
     # Slurm sends TERM to the tasks that srun started by itself
     [ -z "$ranks" ] || [ "$1 ${launch[0]##*/}" = "TERM srun" ] || kill -USR1 "$ranks" 2>/dev/null
 }
@@ -62,15 +67,19 @@ queue_again() {
 
 # count_at_step FILE ARGUMENTS...: sets `step`, of the newest checkpoint, and `count`, how often this was called there
 count_at_step() {
-    local file=$1 last_step=none
+    local file=$1 last_step=none last_count=0
     shift
     step=$("${coeus[@]}" info --newest_step "$@")
     [[ $step =~ ^[0-9]+$ ]] || step=0
-    count=0
-    [ ! -f "$file" ] || read -r last_step count <"$file"
-    [ "$step" = "$last_step" ] || count=0
-    count=$((count + 1))
-    echo "$step $count" >"$file"
+    if [ -L "$file" ]; then
+        say "$file is a link; it is not followed, and the count begins again"
+    elif [ -f "$file" ]; then
+        read -r last_step last_count <"$file"
+    fi
+    count=1
+    # arithmetic evaluates text, and others may write to this folder: digits alone are taken
+    if [ "$step" = "$last_step" ] && [[ $last_count =~ ^[1-9][0-9]{0,5}$ ]]; then count=$((last_count + 1)); fi
+    write_new "$file" "$step $count"
 }
 
 # "exit code 139, SIGSEGV"

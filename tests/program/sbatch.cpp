@@ -190,6 +190,34 @@ TEST_CASE("job script: ends in order that bring no checkpoint stop the job at la
     CHECK_FALSE(fs::exists(script.folder / "coeus-7.stops"));
 }
 
+TEST_CASE("job script: counts are digits, and no link is followed") {
+    ScriptAlone script;
+    script.training("exit 139");
+    const fs::path count = script.folder / "coeus-7.crashes", foreign = script.folder / "foreign";
+    for (const char* text : {"5 a[$(touch evaluated)]", "5 08", "5", "5 -3", "5 9999999", ""}) {
+        CAPTURE(text);
+        write_file(count, text);
+        CHECK_THAT(script.run().output, Contains("crashed (exit code 139, SIGSEGV), 1 of 3 times"));
+        CHECK(read_file(count) == "5 1\n");
+    }
+    CHECK_FALSE(fs::exists(script.folder / "evaluated"));
+    CHECK_THAT(script.run().output, Contains("2 of 3 times"));
+
+    write_file(foreign, "5 2\n");
+    fs::remove(count);
+    fs::create_symlink(foreign, count);
+    CHECK_THAT(script.run().output,
+               Contains("coeus-7.crashes is a link; it is not followed") && Contains("1 of 3 times"));
+    CHECK_FALSE(fs::is_symlink(count));
+    CHECK(read_file(count) == "5 1\n");
+    // one that is there before the script is told to end
+    script.training(
+        "trap : USR1; ln -s foreign coeus-7.told; kill -USR1 $JOB_SCRIPT; while [ -L coeus-7.told ] || "
+        "! [ -e coeus-7.told ]; do :; done; exit 75");
+    CHECK_THAT(script.run().output, Contains("in order before its last step; queued again"));
+    CHECK(read_file(foreign) == "5 2\n");
+}
+
 TEST_CASE("job script: a Slurm that queues nothing again, and a program that is not there, are said") {
     ScriptAlone script;
     script.training("exit 75");
