@@ -79,7 +79,12 @@ count_at_step() {
     count=1
     # arithmetic evaluates text, and others may write to this folder: digits alone are taken
     if [ "$step" = "$last_step" ] && [[ $last_count =~ ^[1-9][0-9]{0,5}$ ]]; then count=$((last_count + 1)); fi
-    write_new "$file" "$step $count"
+    write_new "$file.part" "$step $count" && mv -fT "$file.part" "$file"
+    [ "$(cat "$file" 2>/dev/null)" != "$step $count" ] || return 0
+    rm -f "$file.part"
+    # Slurm's own count ends the job too
+    count=$((${SLURM_RESTART_COUNT:-0} + 1))
+    say "$PWD/$file cannot be written (is the disk full?): the job's starts are counted instead, $count so far"
 }
 
 # "exit code 139, SIGSEGV"

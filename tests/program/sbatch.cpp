@@ -218,6 +218,28 @@ TEST_CASE("job script: counts are digits, and no link is followed") {
     CHECK(read_file(foreign) == "5 2\n");
 }
 
+TEST_CASE("job script: on a full disk crashes are counted by Slurm, and stop the job too") {
+    ScriptAlone script;
+    script.training("exit 3");
+    // files can be made, and nothing can be written to them
+    const auto start = [&](const std::string& restarts) {
+        return script.run("SLURM_RESTART_COUNT=" + restarts + "; trap '' XFSZ; ulimit -f 0").output;
+    };
+    const fs::path count = script.folder / "coeus-7.crashes";
+    for (const bool is_old : {false, true}) {
+        CAPTURE(is_old);
+        if (is_old) write_file(count, "5 1\n");
+        CHECK_THAT(start("0"), Contains(count.string() + " cannot be written (is the disk full?)") &&
+                                   Contains("1 of 3 times") && Contains("queued again"));
+        CHECK_THAT(start("2"), Contains("stopped: training crashed 3 times (exit code 3)"));
+        CHECK_FALSE(fs::exists(count.string() + ".part"));
+        CHECK(fs::exists(count) == is_old);
+    }
+    // what was counted is still there once there is room
+    CHECK(read_file(count) == "5 1\n");
+    CHECK_THAT(script.run().output, Contains("2 of 3 times"));
+}
+
 TEST_CASE("job script: a Slurm that queues nothing again, and a program that is not there, are said") {
     ScriptAlone script;
     script.training("exit 75");
