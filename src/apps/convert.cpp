@@ -130,6 +130,18 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
     write_hub(writer, source.arrays, ranks, progress);
 }
 
+// A folder whose name looks like another program's file would be taken for one.
+void check_ending(const std::string& target) {
+    const std::string ending = fs::path(target).extension().string();
+    for (const char* foreign : {".bin", ".ckpt", ".ggml", ".gguf", ".hdf5", ".json", ".npy", ".npz", ".onnx",
+                                ".pkl", ".pt", ".pth", ".safetensors", ".tar", ".toml", ".zip"})
+        if (ending == foreign)
+            throw ConfigError(
+                "TARGET {}: coeus convert writes no {} files; it writes a checkpoint (a name that ends with "
+                ".h5) or a Hugging Face folder (a name without such an ending)",
+                target, ending);
+}
+
 void check(const Flags& flags, bool to_hub, bool from_hub) {
     if (flags.given("only") && flags.text("only") != "model")
         throw ConfigError("--only {}: must be model", flags.text("only"));
@@ -174,6 +186,7 @@ int convert(const Arguments& arguments) {
     const Communicator world = Communicator::world("world");
     const std::string &path = flags.words()[0], &target = flags.words()[1];
     const bool is_file = fs::path(target).extension() == ".h5";
+    check_ending(target);
     check(flags, !is_file, is_hub_folder(path));
     std::error_code status;
     on_first_rank(world, [&] {

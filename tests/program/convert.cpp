@@ -307,6 +307,12 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
         CHECK_FALSE(fs::exists(target.string() + ".part"));
     };
     refuses(whole, folder / "run", {}, "is there already; name another target");
+    for (const std::string ending : {".gguf", ".safetensors", ".pt", ".hdf5"}) {
+        refuses(whole, target.string() + ending, {},
+                "target" + ending + ": coeus convert writes no " + ending +
+                    " files; it writes a checkpoint (a name that ends with .h5) or a Hugging Face folder");
+        CHECK_FALSE(fs::exists(target.string() + ending));
+    }
     refuses(folder / "no.h5", target, {}, "no.h5: this file or folder does not exist");
     refuses(folder / "tokens.h5", target, {}, "is an HDF5 file, but not a checkpoint of Coeus");
     refuses(whole, target, {"--dtype", "int8"}, "--dtype int8: must be float32, bfloat16 or float16");
