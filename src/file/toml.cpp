@@ -107,9 +107,57 @@ std::string real_text(double value) {
     return text;
 }
 
+constexpr int max_parts = 64;  // of a key: a.b has 2
+
+// The last character of the string that begins at `first`.
+size_t end_of_string(std::string_view text, size_t first) {
+    const char quote = text[first];
+    const bool has_lines = text.substr(first, 3) == std::string(3, quote);
+    const std::string end(has_lines ? 3 : 1, quote);
+    for (size_t at = first + end.size(); at < text.size(); ++at) {
+        if (text[at] == '\\' && quote == '"') {
+            ++at;
+        } else if (text.substr(at, end.size()) == end) {
+            at += end.size() - 1;
+            // one or two quotes more belong to the string
+            for (int more = 0; more < 2 && has_lines && text.substr(at + 1, 1) == end.substr(0, 1); ++more)
+                ++at;
+            return at;
+        } else if (text[at] == '\n' && !has_lines) {
+            return at - 1;
+        }
+    }
+    return text.size() - 1;
+}
+
+// Each part is a table within a table: toml++ would overflow the stack.
+void check_keys(std::string_view text, const std::string& name) {
+    int64_t line = 1;
+    int parts = 1;
+    for (size_t at = 0; at < text.size(); ++at) {
+        const char c = text[at];
+        if (c == '"' || c == '\'') {
+            const size_t first = at;
+            at = end_of_string(text, first);
+            const std::string_view inside = text.substr(first, at - first);
+            line += std::count(inside.begin(), inside.end(), '\n');
+        } else if (c == '#') {
+            at = std::min(text.find('\n', at), text.size()) - 1;
+        } else if (c == '.') {
+            if (++parts > max_parts)
+                throw ConfigError("{}:{}: a key has more than {} parts; write one with fewer dots", name,
+                                  line, max_parts);
+        } else if (std::string_view("\n=,[]{}").find(c) != std::string_view::npos) {
+            parts = 1;
+            line += c == '\n';
+        }
+    }
+}
+
 }  // namespace
 
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name) {
+    check_keys(text, name);
     std::vector<Found> found;
     try {
         flatten(toml::parse(text, name), "", name, found);

@@ -57,6 +57,36 @@ TEST_CASE("Errors of TOML files name file, line and column") {
     CHECK_THROWS_WITH(read_toml(folder / "cut.toml"), Contains("cut.toml:3:"));
 }
 
+TEST_CASE("A key of too many parts is refused, with line and limit") {
+    const auto key_of = [](int parts) {
+        std::string key = "a";
+        for (int i = 1; i < parts; ++i) key += i % 2 ? ".a" : " . \"a\"";
+        return key;
+    };
+    CHECK(parse_toml(key_of(64) + " = 1\n", "x").size() == 1);
+    CHECK(parse_toml("[" + key_of(64) + "]\nb = 1\n", "x").size() == 1);
+    // a string with a quote more at its end, another with a quote, a comment
+    const std::string before = "text = \"\"\"\n'\"\"\"\"\nother = '\"' # '\n";
+    for (const int parts : {65, 30000})
+        for (const std::string& text :
+             {key_of(parts) + " = 1\n", "[" + key_of(parts) + "]\n", "[[" + key_of(parts) + "]]\n",
+              "x = [1.5, {y = '''it's''', " + key_of(parts) + " = 2}]\n", key_of(parts)})
+            CHECK_THROWS_WITH(parse_toml(before + text, "deck.toml"),
+                              "deck.toml:4: a key has more than 64 parts; write one with fewer dots");
+    // dots that join no parts
+    const std::string dots(100, '.');
+    CHECK(
+        parse_toml("a = \"" + dots + "\\\"" + dots + "\" # " + dots + "\nb = '" + dots + "'\n", "x").size() ==
+        2);
+    std::string list = "a = [0.5";
+    for (int i = 0; i < 100; ++i) list += ", 0.5";
+    CHECK(parse_toml(list + "]\n", "x").size() == 1);
+    // tables in tables, each below a key of its own
+    std::string nested = "1";
+    for (int i = 0; i < 100; ++i) nested = "{" + key_of(64) + " = " + nested + "}";
+    CHECK(parse_toml("a = " + nested + "\n", "x").size() == 1);
+}
+
 TEST_CASE("Values written as TOML read back as the same values") {
     const std::vector<TomlValue> values = {
         {true},
