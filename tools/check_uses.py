@@ -30,7 +30,7 @@ STANDARD = {
     "condition_variable": "condition_variable",
     "csignal": "signal raise",
     "cstddef": "byte ptrdiff_t",
-    "cstdio": "FILE fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
+    "cstdio": "FILE clearerr ferror fflush printf fputs puts snprintf fprintf fwrite fgets fopen fclose remove",
     "cstdlib": "atof getenv atoi atoll free malloc exit _Exit abort strtoull aligned_alloc",
     "cstring": "memcpy memset memcmp memmove memchr strcmp strlen strchr strrchr strncmp strerror",
     "ctime": "time",

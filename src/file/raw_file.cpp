@@ -41,6 +41,16 @@ void require_file(const std::string& path, bool writable) {
         throw ConfigError("{} cannot be written: {}", path, errno_text(errno));
 }
 
+std::string read_error(const std::string& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return errno == ENOENT ? "" : errno_text(errno);
+    char first = 0;
+    const bool failed = ::pread(descriptor, &first, 1, 0) < 0;
+    std::string why = failed ? errno_text(errno) : "";
+    ::close(descriptor);
+    return why;
+}
+
 RawFile RawFile::open(const std::string& path) {
     require_file(path);
     const Recorded recorded("open", 0, path);

@@ -4,6 +4,7 @@
 #include "checkpoint_reader.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -27,6 +28,16 @@ std::string compare(const std::string& path, const std::vector<CheckpointTensor>
                                    first, std::min(first + block_rows, rows) - 1, tensors[i].path);
     }
     return "";
+}
+
+/// The system's error may pass, and the file may be good: the run must not take an earlier one, and save over
+/// this one.
+void require_readable(const std::string& path) {
+    if (const std::string why = read_error(path); !why.empty())
+        throw SystemError(fmt::format(
+            "{} cannot be read: {}. It may be good: make it readable, or move it away to start from an "
+            "earlier checkpoint",
+            path, why));
 }
 
 /// What came of an attempt: the record, or what is wrong with the file's bytes. The same on all ranks.
@@ -80,6 +91,7 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
         const size_t end = listed.find('\n', begin);
         const std::string path = listed.substr(begin, end - begin);
         begin = end + 1;
+        on_first_rank(ranks_, [&] { require_readable(path); });
         const Attempt attempt = attempt_load(path, tensors, ranks_);
         if (attempt.damage.empty()) return Loaded{path, attempt.train};
         if (ranks_.rank() == 0) log::warn("passed over: {}", attempt.damage);

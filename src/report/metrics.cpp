@@ -4,6 +4,7 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <cmath>
 #include <system_error>
@@ -116,13 +117,22 @@ std::string json_line(const CheckpointMetrics& m) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, const Past& past) : path_(file) {
+    const auto require_read = [&](bool holds, const std::string& why) {
+        if (!holds)
+            throw SystemError(
+                fmt::format("{} cannot be read: {}; it stays as it is. Make it readable, or move it away",
+                            file.string(), why));
+    };
+    const std::string why = read_error(file);
+    require_read(why.empty(), why);
     // beside the old file, which stands until the new one is whole
     const std::filesystem::path part = file.string() + ".part";
     {
         std::ofstream kept(part);
-        if (std::ifstream old(file); old)
-            for (std::string line; std::getline(old, line);)
-                if (is_past(line, past)) kept << line << '\n';
+        std::ifstream old(file);
+        for (std::string line; std::getline(old, line);)
+            if (is_past(line, past)) kept << line << '\n';
+        require_read(!old.bad(), errno_text(errno));
         if (!kept.flush())
             throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
     }

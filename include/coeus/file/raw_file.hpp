@@ -12,6 +12,10 @@ namespace coeus {
 
 /// ConfigError where the path is absent, a folder, or not readable (`writable`: nor writable) by this user.
 void require_file(const std::string& path, bool writable = false);
+/// Why the system cannot read a file that is there: "Permission denied", "Input/output error"; "" if its
+/// first byte can be read, it is empty, or it is not there. Such an error says nothing of what the file
+/// holds.
+std::string read_error(const std::string& path);
 
 /// An open file. Reads and writes name a position, so threads and processes may share one file.
 class RawFile {

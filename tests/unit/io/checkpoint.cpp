@@ -127,6 +127,24 @@ TEST_CASE("checkpoint: a folder that does not answer is no fresh start", "[check
     CHECK(list_checkpoints(folder / unlistable).empty());
 }
 
+TEST_CASE("checkpoint: a file that the system cannot read is not damaged, and no earlier one takes its place",
+          "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    CheckpointState state(Dtype::f32);
+    const CheckpointStore checkpoint(folder.path(), 0, self);
+    checkpoint.save(record_of(9), state.tensors);
+    // root may read every file, but not this
+    const fs::path loop = folder / "step-00000010.h5";
+    fs::create_symlink(loop, loop);
+    CHECK_THROWS_WITH(
+        checkpoint.load_newest(state.tensors),
+        Contains(loop.string() + " cannot be read: Too many levels of symbolic links. It may be good: "
+                                 "make it readable, or move it away"));
+    fs::remove(loop);
+    CHECK(checkpoint.load_newest(state.tensors)->train.step == 9);
+}
+
 TEST_CASE("checkpoint: a save removes what a killed save left, and nothing that is not the run's",
           "[checkpoint]") {
     const test::TemporaryFolder folder;

@@ -154,6 +154,15 @@ TEST_CASE("metrics: a resumed run's file has each step once") {
     CHECK(read_file(path).empty());
     CHECK_FALSE(std::filesystem::exists(folder / "metrics.jsonl.part"));
     CHECK_THROWS_AS(MetricsFile(folder / "absent/metrics.jsonl", {}), SystemError);
+    // it may have all lines; root may read every file, but not this
+    const auto loop = folder / "loop.jsonl";
+    std::filesystem::create_symlink(loop, loop);
+    CHECK_THROWS_WITH(
+        MetricsFile(loop, {}),
+        Catch::Contains("loop.jsonl cannot be read: Too many levels of symbolic links; it stays as it is. "
+                        "Make it readable, or move it away"));
+    CHECK(std::filesystem::is_symlink(loop));
+    CHECK_FALSE(std::filesystem::exists(folder / "loop.jsonl.part"));
     CHECK_THROWS_WITH(MetricsFile(folder / "absent/metrics.jsonl", {}),
                       Catch::Contains("absent/metrics.jsonl.part: No such file or directory"));
 }
