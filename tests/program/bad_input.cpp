@@ -285,8 +285,15 @@ TEST_CASE("A folder that cannot be written to") {
                   "job.dump_folder: cannot make " + folder.string() + ": ", 2);
     bad.check(bad.good(), {"--job.dump_folder=" + bad.good().string()}, "job.dump_folder: ");
     // the folder is there, but its files cannot be made
+    fs::create_directories(bad.out() / "metrics.jsonl.part");
+    bad.check(bad.good(), {}, "rank 0: cannot write " + bad.path("out/metrics.jsonl.part").string() + ": ", 2,
+              3);
+    fs::remove(bad.out() / "metrics.jsonl.part");
     fs::create_directories(bad.out() / "metrics.jsonl");
-    bad.check(bad.good(), {}, "rank 0: cannot write " + bad.path("out/metrics.jsonl").string() + ": ", 2, 3);
+    bad.check(
+        bad.good(), {},
+        "rank 0: " + bad.path("out/metrics.jsonl").string() + " cannot be read: Is a directory; it stays", 2,
+        3);
 }
 
 TEST_CASE("A resumed run with another seed") {
