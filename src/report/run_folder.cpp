@@ -54,6 +54,20 @@ void make_folders(const fs::path& root, const Config& config) {
     }
 }
 
+// What a run writes in its folder but for logs, checkpoints and token files. metrics.jsonl comes last: while
+// it is in its place, what is beside it is of the same run.
+std::vector<fs::path> files_of_a_run(const Config& config) {
+    std::vector<fs::path> names = {"goodput.jsonl", "deck.toml", "report.html"};
+    for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
+                                    config.profiling.save_memory_snapshot_folder}) {
+        // an absolute one may have files of others in it
+        const fs::path folder = fs::path(name).lexically_normal();
+        if (folder.is_relative() && folder != ".") names.push_back(folder);
+    }
+    names.push_back("metrics.jsonl");
+    return names;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const Config& config, const Communicator& world)
@@ -84,28 +98,25 @@ void RunFolder::write_deck(const Config& config) const {
     if (!config.job.save_config_file.empty()) write_text(root_ / config.job.save_config_file, text);
 }
 
-std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config) const {
-    if (!fs::exists(metrics_file()) || fs::is_empty(metrics_file())) return std::nullopt;
-    int number = 1;
-    while (fs::exists(root_ / fmt::format("earlier_{}", number))) ++number;
-    const fs::path aside = root_ / fmt::format("earlier_{}", number);
-    std::vector<fs::path> moved = {"metrics.jsonl", "goodput.jsonl", "deck.toml", "report.html"};
-    for (const std::string& name : {config.metrics.save_tb_folder, config.profiling.save_traces_folder,
-                                    config.profiling.save_memory_snapshot_folder}) {
-        // an absolute one may have files of others in it
-        const fs::path folder = fs::path(name).lexically_normal();
-        if (folder.is_relative() && folder != ".") moved.push_back(folder);
-    }
+std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, bool resumes) const {
+    const fs::path begun = root_ / "earlier.part";
+    const auto trained = [&] { return fs::exists(metrics_file()) && !fs::is_empty(metrics_file()); };
     try {
-        for (const fs::path& name : moved) {
-            if (!fs::exists(root_ / name)) continue;
-            fs::create_directories((aside / name).parent_path());
-            fs::rename(root_ / name, aside / name);
-        }
+        if (!resumes && trained())
+            for (const fs::path& name : files_of_a_run(config)) {
+                if (!fs::exists(root_ / name)) continue;
+                fs::create_directories((begun / name).parent_path());
+                fs::rename(root_ / name, begun / name);
+            }
+        if (!fs::exists(begun)) return std::nullopt;
+        int number = 1;
+        while (fs::exists(root_ / fmt::format("earlier_{}", number))) ++number;
+        const fs::path aside = root_ / fmt::format("earlier_{}", number);
+        fs::rename(begun, aside);
+        return aside;
     } catch (const fs::filesystem_error& failure) {
         throw SystemError(fmt::format("cannot put the earlier run aside: {}", failure.what()));
     }
-    return aside;
 }
 
 }  // namespace coeus

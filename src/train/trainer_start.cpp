@@ -146,10 +146,9 @@ void Trainer::take_memory() {
 
 void Trainer::prepare_folder(bool continues) {
     on_first_rank(mesh_.world(), [&] {
-        if (!continues || progress_.step == 0)
-            if (const auto aside = folder_.put_earlier_run_aside(config_))
-                log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
-                          aside->string());
+        if (const auto aside = folder_.put_earlier_run_aside(config_, continues && progress_.step > 0))
+            log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
+                      aside->string());
         folder_.write_deck(config_);
     });
 }

@@ -35,6 +35,10 @@ void Meeting::conclude(int64_t event, const std::string& report) const {
     errands_->run(conclusion_patience, [place = place_, event, report] { place->conclude(event, report); });
 }
 
+void Meeting::leave() const {
+    errands_->run(file_patience, [place = place_] { place->leave(); });
+}
+
 void Meeting::write(int64_t event, const RankState& state) const {
     errands_->run(file_patience, [place = place_, event, state] { place->write(event, state); });
 }

@@ -27,6 +27,8 @@ public:
     void write_for(int64_t event, const std::vector<RankState>& states) const;
     /// What these ranks have written, as far as it can be read in so many seconds.
     std::vector<RankState> read(int64_t event, const std::vector<int>& ranks, double seconds) const;
+    /// The run ends.
+    void leave() const;
     std::filesystem::path folder() const { return place_->record_of(0).parent_path(); }
 
 private:

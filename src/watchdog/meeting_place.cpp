@@ -15,15 +15,28 @@ namespace coeus {
 
 namespace fs = std::filesystem;
 
-MeetingPlace::MeetingPlace(fs::path folder, std::string prefix)
-    : folder_(std::move(folder)), prefix_(std::move(prefix)) {}
+namespace {
+
+// A number beyond it is a damaged line's: a run ends with its first or second event.
+constexpr int64_t most_events = 1'000'000;
+
+}  // namespace
+
+MeetingPlace::MeetingPlace(const fs::path& folder, const std::string& run, std::string prefix)
+    : folder_(folder / run), prefix_(std::move(prefix)) {}
 
 void MeetingPlace::prepare() const {
     std::error_code failed;
     fs::create_directories(folder_, failed);
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_, failed))
-        if (entry.path().filename().string().starts_with("event_")) fs::remove(entry.path(), failed);
     append(folder_ / "events", "");
+}
+
+void MeetingPlace::leave() const {
+    if (newest().number > 0) return;
+    std::error_code not_empty;
+    fs::remove(folder_ / "events", not_empty);
+    fs::remove(folder_, not_empty);
+    fs::remove(folder_.parent_path(), not_empty);
 }
 
 // One write, which those of others do not come between.
@@ -42,6 +55,7 @@ MeetingPlace::Event MeetingPlace::newest() const {
     Event newest;
     int64_t number = 0;
     for (std::string what; in >> number >> what;) {
+        if (number > most_events) continue;
         if (number > newest.number) newest = {.number = number};
         if (number != newest.number) continue;
         if (what == "ends") newest.ends = true;

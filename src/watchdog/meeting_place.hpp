@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // MeetingPlace: a folder in which the watchdogs of all hosts exchange what their ranks are at. A run's folder
 // is on a file system that all its hosts see: this needs no port, and neither MPI nor the rank that hangs.
-//   events       a line for each event and for its end: "3 ends", "3 over"; it is there from the start,
-//                since network file systems remember for a while that a file is absent
-//   event_3      whoever makes it collects the records and reports
-//   rank_0.json  what rank 0 was at in the last event
-//   report.txt   the reports
+//   report.txt       the reports of all runs
+//   RUN/events       a line for each event and for its end: "3 ends", "3 over"; it is there from the start,
+//                    since network file systems remember for a while that a file is absent
+//   RUN/event_3      whoever makes it collects the records and reports
+//   RUN/rank_0.json  what rank 0 was at in the last event
+// RUN is a name that each start draws for itself: runs that share the folder do not see each other's events.
 #pragma once
 
 #include "rank_state.hpp"
@@ -16,10 +17,12 @@ namespace coeus {
 
 class MeetingPlace {
 public:
-    /// `prefix`: of the ranks' files. prepare() makes the folder and clears what earlier runs left, but for
-    /// records and reports; rank 0 calls it before the others look. SystemError where it cannot be written.
-    MeetingPlace(std::filesystem::path folder, std::string prefix);
+    /// `run`: its own folder below `folder`, the same on all ranks. `prefix`: of the ranks' files.
+    MeetingPlace(const std::filesystem::path& folder, const std::string& run, std::string prefix);
+    /// Makes the run's folder. Rank 0 calls it before the others look. SystemError if it cannot be written.
     void prepare() const;
+    /// Removes the run's folder if there was no event. Rank 0 calls it when the run ends.
+    void leave() const;
 
     struct Event {
         int64_t number = 0;
@@ -38,7 +41,7 @@ public:
     void look_again() const;
     std::optional<RankState> read(int64_t event, int rank) const;
     std::filesystem::path record_of(int rank) const;
-    std::filesystem::path report_file() const { return folder_ / "report.txt"; }
+    std::filesystem::path report_file() const { return folder_.parent_path() / "report.txt"; }
 
 private:
     void append(const std::filesystem::path& file, const std::string& text) const;

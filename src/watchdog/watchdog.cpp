@@ -6,6 +6,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/random_id.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
 #include "hang_report.hpp"
@@ -94,6 +95,7 @@ struct Watchdog::Thread {
         ending = true;
         signals.wake();
         thread.join();
+        if (meeting_ && neighbours.rank() == 0) meeting_->leave();
     }
 
     // What another thread has noticed of this rank: the first of it.
@@ -413,14 +415,11 @@ void Watchdog::guard(const std::function<void()>& work) {
 
 void Watchdog::meet_in(const std::filesystem::path& folder) {
     const Communicator world = Communicator::world("meeting");
-    MeetingPlace place(folder / options_.save_traces_folder, options_.save_traces_file_prefix);
-    int64_t last = 0;
-    on_first_rank(world, [&] {
-        place.prepare();
-        last = place.newest().number;
-    });
+    const std::string run = broadcast_text(world, world.rank() == 0 ? random_id() : "");
+    MeetingPlace place(folder / options_.save_traces_folder, run, options_.save_traces_file_prefix);
+    on_first_rank(world, [&] { place.prepare(); });
     // one of these ranks may have had events of its own before
-    thread_->meet(std::move(place), world.all_reduce(std::max(last, thread_->handled.load()), Reduce::max));
+    thread_->meet(std::move(place), world.all_reduce(thread_->handled.load(), Reduce::max));
     world.barrier();
 }
 

@@ -59,6 +59,14 @@ struct FaultyRun {
         CHECK(processes_left(folder / "run", patience(20)) == "");
     }
 
+    // The folder of its only start, below that of its traces.
+    fs::path meeting_place() const {
+        fs::path place;
+        for (const auto& entry : fs::directory_iterator(folder / "run/comm_traces"))
+            if (entry.is_directory()) place = entry.path();
+        return place;
+    }
+
     void ended_with(const std::string& cause) const {
         // mpirun of MPICH kills the other ranks when the first ends, and may give that as its code
         if (MpiRuntime::library_version().starts_with("Open MPI"))
@@ -120,7 +128,7 @@ TEST_CASE("hangs: a rank that is slow") {
     CHECK_THAT(run.outcome.output, Contains(") has not come to it: slower than the others"));
     CHECK_THAT(run.outcome.output, Contains("coeus::Faults::at_step in coeus"));
     CHECK_THAT(run.outcome.output, Contains(fmt::format("comm.train_timeout_seconds = {})", run.time_out)));
-    CHECK(fs::exists(run.folder / "run/comm_traces/rank_3.json"));
+    CHECK(fs::exists(run.meeting_place() / "rank_3.json"));
 }
 
 TEST_CASE("hangs: before the first step is done the longer time-out counts") {
@@ -130,7 +138,7 @@ TEST_CASE("hangs: before the first step is done the longer time-out counts") {
                          fmt::format("--comm.init_timeout_seconds={}", 30 * time_out), steps(1)});
     CHECK(run.outcome.exit_code == 0);
     CHECK_THAT(run.outcome.output, !Contains("Likely cause"));
-    CHECK(fs::is_empty(run.folder / "run/comm_traces/events"));
+    CHECK_FALSE(fs::exists(run.folder / "run/comm_traces"));
 }
 
 TEST_CASE("hangs: a rank that is behind in data") {
@@ -301,7 +309,7 @@ TEST_CASE("hangs: a job that is suspended longer than the time-out goes on when 
 TEST_CASE("hangs: the report does not wait for a folder that does not answer") {
     // who opens a pipe for reading waits until somebody writes
     const FaultyRun run("slow rank=1 step=3", 2, {steps(8)}, 0, [](const fs::path& folder) {
-        return "cd " + folder.string() + "/comm_traces; rm events && mkfifo events";
+        return "cd " + folder.string() + "/comm_traces/*; rm events && mkfifo events";
     });
     CHECK(run.outcome.exit_code == 3);
     CHECK(count_of("Likely cause", run.outcome.output) == 1);
@@ -310,11 +318,31 @@ TEST_CASE("hangs: the report does not wait for a folder that does not answer") {
 
 TEST_CASE("hangs: a host that began an event and went away keeps nobody from the next") {
     const FaultyRun run("slow rank=1 step=3", 2, {steps(8)}, 0, [](const fs::path& folder) {
-        return "touch " + folder.string() + "/comm_traces/event_1";
+        return "cd " + folder.string() + "/comm_traces/*; touch event_1";
     });
     run.ended_with("rank 1 (host ");
     check_cause(run, rank_1 + "has not come to it");
-    CHECK(read_file(run.folder / "run/comm_traces/events") == "2 ends\n2 over\n");
+    CHECK(read_file(run.meeting_place() / "events") == "2 ends\n2 over\n");
+}
+
+TEST_CASE("hangs: a run is not ended by another one that crashes and has the same folder of traces") {
+    const TemporaryFolder traces;
+    const std::string shared = "--comm.save_traces_folder=" + traces.path().string();
+    Outcome crashed;
+    const FaultyRun healthy(
+        // its watchdog looks at the folder once a second
+        fmt::format("slow rank=1 step=3 seconds={:.2f}", patience(3)), 2,
+        {fmt::format("--comm.train_timeout_seconds={}", whole_patience(100)), steps(4), shared}, 0,
+        [&](const fs::path&) {
+            const TemporaryFolder folder;
+            write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+            crashed = run_coeus(tiny_run(folder / "run", folder / "tokens.h5", {shared}), 2,
+                                {{"COEUS_FAULT", "crash rank=1 step=2"}});
+            return "true";
+        });
+    CHECK_THAT(crashed.output, Contains("Likely cause"));
+    CHECK(healthy.outcome.exit_code == 0);
+    CHECK_THAT(healthy.outcome.output, Contains("Training completed at step 4") && !Contains("Likely cause"));
 }
 
 TEST_CASE("hangs: a user asks by SIGQUIT, and the run goes on") {

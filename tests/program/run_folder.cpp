@@ -116,3 +116,24 @@ TEST_CASE("A run that begins anew keeps the one that was in its folder") {
     CHECK_FALSE(fs::exists(place.out / "earlier_3"));
     CHECK(read_metrics(place.out).steps.size() == 5);
 }
+
+TEST_CASE("A start that is killed while it puts the earlier run aside is finished by the next one") {
+    const Place place;
+    const Arguments more = {"--metrics.enable_tensorboard", steps(2)};
+    train_tiny(place.out, place.data, more);
+    const std::string first = read_file(place.out / "metrics.jsonl");
+    const fs::path begun = place.out / "earlier.part", aside = place.out / "earlier_1";
+    const bool metrics_moved = GENERATE(false, true);
+    INFO("metrics.jsonl was moved: " << metrics_moved);
+    fs::create_directory(begun);
+    for (const char* name : {"goodput.jsonl", "deck.toml", "tb"}) fs::rename(place.out / name, begun / name);
+    if (metrics_moved) fs::rename(place.out / "metrics.jsonl", begun / "metrics.jsonl");
+
+    const Outcome next = train_tiny(place.out, place.data, more);
+    CHECK(count_of("its metrics are kept in " + aside.string(), next.output) == 1);
+    CHECK(read_file(aside / "metrics.jsonl") == first);
+    for (const char* name : {"goodput.jsonl", "deck.toml", "tb"}) CHECK(fs::exists(aside / name));
+    CHECK_FALSE(fs::exists(begun));
+    CHECK_FALSE(fs::exists(place.out / "earlier_2"));
+    CHECK(event_files(place.out / "tb").size() == 1);
+}

@@ -28,10 +28,12 @@ public:
     std::filesystem::path data_folder() const { return root_ / "data"; }
     const std::filesystem::path& root() const { return root_; }
 
-    /// For a run that does not go on with the one that was in its folder: moves metrics, deck, page, event
-    /// files, traces and snapshots of that one into a folder earlier_N, which is itself the folder of a run.
-    /// Returns it; none where there were no metrics. Rank 0 only.
-    std::optional<std::filesystem::path> put_earlier_run_aside(const Config& config) const;
+    /// If the run does not resume the one that was in its folder: moves metrics, deck, page, event files,
+    /// traces and snapshots of that one into a folder earlier_N, which is itself the folder of a run. They
+    /// are gathered in earlier.part, which is renamed at the end: a start that is killed in between leaves
+    /// it, and the next one finishes the move. Returns earlier_N; none if nothing had been trained.
+    /// SystemError if a file cannot be moved. Rank 0 only.
+    std::optional<std::filesystem::path> put_earlier_run_aside(const Config& config, bool resumes) const;
 
     /// Writes the effective deck to deck.toml, and to job.save_config_file where that is given. Rank 0 only.
     void write_deck(const Config& config) const;
