@@ -13,7 +13,7 @@ crashes=coeus-$job.crashes # "STEP COUNT": how often training crashed after this
 stops=coeus-$job.stops     # the same of ends in order
 # there when this start was told to end; ranks that had not begun by then look for it
 export COEUS_STOP_FILE=$PWD/coeus-$job.told
-# made by rank 0 when training has reached its last step
+# written by rank 0: "complete" when training has reached its last step, "lost_folder" when another run has its folder
 export COEUS_DONE_FILE=$PWD/coeus-$job.done
 
 say() {
@@ -144,9 +144,11 @@ train_and_requeue() {
         state=RUNNING
         sleep 10
     done
+    [ "$(cat "$COEUS_DONE_FILE" 2>/dev/null)" != lost_folder ] ||
+        stop "another run has the folder of this one by now, as said above"
     [ "$state" = RUNNING ] || stop "Slurm ends this job (${state:-it is not known to it any more})"
     case $code in
-        2) stop "the deck, the command line or the data is wrong, as said above" ;;
+        2) stop "this cannot be trained (the deck, the command line, the data or the folder), as said above" ;;
         4) stop "the loss or a gradient was not finite, as said above; the same would come again" ;;
         75) queue_again_after_stop "$@" ;;
         *) if [ -e "$COEUS_STOP_FILE" ]; then queue_again_after_stop "$@"; else queue_again_after_crash "$@"; fi ;;

@@ -43,7 +43,7 @@ int train(const Arguments& arguments) {
         Trainer trainer(command_line, mpi, watchdog, start_up);
         trainer.run();
     });
-    if (mpi.world_rank() == 0) tell_job_script_of_end();
+    if (mpi.world_rank() == 0) tell_job_script(JobNote::complete);
     return 0;
 }
 

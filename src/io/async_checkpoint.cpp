@@ -100,11 +100,15 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
 void AsyncCheckpoint::lay_out() {
     ++attempts_;
     file_.reset();
-    if (ranks_.rank() == 0) store_.folder().remove_unfinished();
-    const std::string path = store_.folder().path_of(train_.step);
+    const CheckpointFolder& folder = store_.folder();
+    const std::string path = folder.path_of(train_.step);
     try {
+        on_first_rank(ranks_, [&] {
+            folder.writer().require_owned();
+            folder.remove_unfinished();
+        });
         file_ = std::make_unique<CheckpointFile>(path, train_, tensors_, std::nullopt, ranks_,
-                                                 store_.num_part_files());
+                                                 store_.num_part_files(), folder.writer());
     } catch (const std::exception& error) {
         throw not_saved(path, error.what(), store_.folder(), ranks_);
     }

@@ -87,9 +87,10 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
 
 CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
                                const std::vector<CheckpointTensor>& tensors, std::optional<Dtype> dtype,
-                               const Communicator& ranks, int64_t num_part_files)
-    : path_(std::move(path)),
-      unfinished_path_(path_ + ".part"),
+                               const Communicator& ranks, int64_t num_part_files, CheckpointWriter writer)
+    : writer_(std::move(writer)),
+      path_(std::move(path)),
+      unfinished_path_(path_ + (writer_.id.empty() ? "" : "." + writer_.id) + ".part"),
       num_part_files_(part_files_for(num_part_files, tensors.size())),
       ranks_(ranks),
       places_(tensors.size()) {
@@ -238,6 +239,7 @@ void CheckpointFile::publish() {
             file.write(next, sums_[i].size() * int64_t(sizeof(uint64_t)), places_[i].checksums);
         file.sync();
         sync_parts();
+        writer_.require_owned();
         publish_file(unfinished_path_, path_);
     });
 }

@@ -15,11 +15,12 @@ namespace coeus {
 
 class CheckpointFile {
 public:
-    /// Makes <path>.part, with `num_part_files` > 1 also so many part files (checkpoint_parts.hpp), with
-    /// everything but elements and checksums. `dtype`: all arrays are stored in it; none: each in its own.
-    /// Collective; where it throws, it throws on all ranks.
+    /// Makes <path>.part (with the writer's id in its name: <path>.ID.part), with `num_part_files` > 1 also
+    /// so many part files (checkpoint_parts.hpp), with everything but elements and checksums. `dtype`: all
+    /// arrays are stored in it; none: each in its own. Collective; where it throws, it throws on all ranks.
     CheckpointFile(std::string path, const TrainRecord& train, const std::vector<CheckpointTensor>& tensors,
-                   std::optional<Dtype> dtype, const Communicator& ranks, int64_t num_part_files = 1);
+                   std::optional<Dtype> dtype, const Communicator& ranks, int64_t num_part_files = 1,
+                   CheckpointWriter writer = {});
 
     const std::string& path() const { return path_; }
     /// Elements of all arrays.
@@ -32,7 +33,8 @@ public:
     void write(const std::vector<CheckpointTensor>& tensors);
     /// Brings to the disk what this rank has written.
     void sync();
-    /// Checksums and name. Collective, after sync() on every rank; throws on all.
+    /// Checksums and name, if the folder still is the writer's. Collective, after sync() on every rank;
+    /// throws on all.
     void publish();
     /// Removes what was written and has no good name. Of rank 0 alone.
     void discard() const;
@@ -53,6 +55,7 @@ private:
     std::vector<ByteRange> elements_in(int64_t file) const;
     void sync_parts() const;
 
+    CheckpointWriter writer_;
     std::string path_, unfinished_path_;
     int64_t num_part_files_;  // 0: the elements are in <path>.part
     std::string parts_folder_;

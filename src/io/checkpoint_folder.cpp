@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 
 namespace coeus {
 
@@ -44,19 +45,38 @@ std::vector<std::string> old_files(const std::string& folder, int64_t keep_lates
     return old;
 }
 
+/// 12345678 of "<prefix>12345678<suffix>".
+std::optional<int64_t> step_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
+    if (name.size() < prefix.size() + suffix.size() || !name.starts_with(prefix) || !name.ends_with(suffix))
+        return std::nullopt;
+    const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - suffix.size();
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(first, last, step);
+    return error == std::errc() && end == last && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+bool is_id(std::string_view text) {
+    return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// "step-00000001.h5" of "step-00000001.h5.5f0c31d27b9a64e8.part" or of "step-00000001.h5.part" (of versions
+/// before 0.2); "" of other names.
+std::string unfinished_name(const std::string& name) {
+    if (!name.ends_with(".part")) return "";
+    const fs::path rest = fs::path(name).stem();
+    const std::string id = rest.extension().string();
+    return id.starts_with(".") && is_id(id.substr(1)) ? rest.stem().string() : rest.string();
+}
+
 /// Files "<prefix>12345678<suffix>", oldest first; no folders.
 std::vector<StepFile> list_files(const std::string& folder, std::string_view prefix, std::string_view suffix,
                                  std::error_code& status) {
     std::vector<StepFile> all;
     for (const fs::path& entry : entries_of(folder, status)) {
-        const std::string name = entry.filename().string();
-        if (!name.starts_with(prefix) || !name.ends_with(suffix)) continue;
-        const char *first = name.data() + prefix.size(), *last = name.data() + name.size() - suffix.size();
-        int64_t step = 0;
-        const auto [end, error] = std::from_chars(first, last, step);
         std::error_code ignored;
-        if (error == std::errc() && end == last && step >= 0 && !fs::is_directory(entry, ignored))
-            all.push_back({step, entry.string()});
+        if (const auto step = step_in(entry.filename().string(), prefix, suffix);
+            step && !fs::is_directory(entry, ignored))
+            all.push_back({*step, entry.string()});
     }
     std::sort(all.begin(), all.end(), [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
     return all;
@@ -67,8 +87,11 @@ std::vector<StepFile> list_files(const std::string& folder, std::string_view pre
 std::vector<std::string> unfinished_files(const std::string& folder) {
     std::error_code ignored;
     std::vector<std::string> all = unlinked_parts(folder);
-    for (const char* prefix : {"step-", "model-"})
-        for (const StepFile& file : list_files(folder, prefix, ".h5.part", ignored)) all.push_back(file.path);
+    for (const fs::path& entry : entries_of(folder, ignored)) {
+        const std::string name = unfinished_name(entry.filename().string());
+        const bool of_a_run = step_in(name, "step-", ".h5") || step_in(name, "model-", ".h5");
+        if (of_a_run && !fs::is_directory(entry, ignored)) all.push_back(entry.string());
+    }
     return all;
 }
 

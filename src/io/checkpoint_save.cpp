@@ -14,9 +14,12 @@ CheckpointStore::Saved CheckpointStore::write(const std::string& path, const Tra
                                               std::optional<Dtype> dtype) const {
     std::optional<CheckpointFile> file;
     double own_seconds = 0;
-    if (ranks_.rank() == 0) folder_.remove_unfinished();
     try {
-        file.emplace(path, train, tensors, dtype, ranks_, num_part_files_);
+        on_first_rank(ranks_, [&] {
+            folder_.writer().require_owned();
+            folder_.remove_unfinished();
+        });
+        file.emplace(path, train, tensors, dtype, ranks_, num_part_files_, folder_.writer());
         together(ranks_, [&] {
             const Timer timer;
             file->write(tensors);

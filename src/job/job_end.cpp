@@ -4,6 +4,9 @@
 #include "coeus/base/error.hpp"
 #include "coeus/base/stop_signals.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -11,7 +14,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -58,10 +60,16 @@ std::optional<double> slurm_job_end() {
     return told && is_number(told) ? std::optional(std::stod(told)) : std::nullopt;
 }
 
-void tell_job_script_of_end() {
+void tell_job_script(JobNote note) {
     const char* file = std::getenv("COEUS_DONE_FILE");
-    if (file && !std::ofstream(file))
-        throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(errno)));
+    if (!file) return;
+    const std::string text = note == JobNote::complete ? "complete\n" : "lost_folder\n";
+    const int descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const bool written =
+        descriptor >= 0 && write(descriptor, text.data(), text.size()) == ssize_t(text.size());
+    const int reason = errno;
+    if (descriptor >= 0) close(descriptor);
+    if (!written) throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(reason)));
 }
 
 double JobEnd::epoch_seconds() {

@@ -70,11 +70,12 @@ std::vector<fs::path> files_of_a_run(const Config& config) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Config& config, const Communicator& world)
+RunFolder::RunFolder(const Config& config, const Communicator& world, const std::function<void()>& own)
     : root_(config.job.dump_folder),
       checkpoint_folder_(config.checkpoint.folder),
       memory_snapshot_folder_(config.profiling.save_memory_snapshot_folder) {
     on_first_rank(world, [&] { make_folders(root_, config); });
+    own();
     if (const Config::Metrics& metrics = config.metrics; metrics.enable_tensorboard) {
         const fs::path folder = root_ / metrics.save_tb_folder;
         if (metrics.save_for_all_ranks)

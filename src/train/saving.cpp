@@ -15,14 +15,14 @@
 namespace coeus {
 
 Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
-               Engine& engine)
+               Engine& engine, CheckpointWriter writer)
     : config_(config),
       model_(model),
       folder_(folder),
       world_(mesh.world()),
       engine_(engine),
       checkpoints_(folder.checkpoint_folder().string(), config.checkpoint.keep_latest_k, mesh.world(),
-                   config.checkpoint.files) {}
+                   config.checkpoint.files, std::move(writer)) {}
 
 int64_t Saving::full_state_bytes() const {
     return engine_.decoder().parameters().full_state_bytes();

@@ -63,6 +63,7 @@ void Trainer::run() {
             continue;
         }
         ++progress_.step;
+        owner_.require_owned_now_and_then();
         report();
         report_stragglers(time);
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
@@ -173,6 +174,7 @@ bool Trainer::must_stop() {
 }
 
 void Trainer::end_run() {
+    owner_.require_owned();
     if (first_rank()) log::info("Stopping after step {}: {}", progress_.step, stop_.reason());
     const std::optional<double> left = stop_.seconds_left();
     const double needed = mesh_.world().all_reduce(saving_.expected_seconds(), Reduce::max);

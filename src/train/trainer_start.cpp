@@ -73,7 +73,9 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       mesh_(start_up.make<Mesh>("mesh", Communicator::world("world"), mesh_shape(config_, mpi.world_size()))),
       faults_(Faults::from_environment(mesh_.world().rank())),
       stop_(mesh_.world(), job_end(config_), config_.checkpoint.walltime_margin),
-      folder_(config_, mesh_.world()),
+      owner_(config_, mesh_.world()),
+      folder_(config_, mesh_.world(),
+              [this] { owner_.take([this] { stop_.end_if_agreed(before_training); }); }),
       cpu_(cpu_share(config_, device_.device(), mpi)),
       model_(model_from_deck(config_, mesh_.world())),
       engine_(start_up.make<Engine>("plan", model_,
@@ -82,7 +84,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       data_(start_up.make<TrainingData>("data", config_, model_.vocab, folder_.data_folder(), mesh_.world(),
                                         cpu_.cores)),
       schedule_(schedule_from_deck(config_, &notices_)),
-      saving_(config_, model_, folder_, mesh_, engine_),
+      saving_(config_, model_, folder_, mesh_, engine_, owner_.writer()),
       reporting_(folder_, mesh_.world(), device_.device()) {
     watchdog_.set_gpu(device_.device().bus_id());
     watchdog_.meet_in(folder_.root());

@@ -199,8 +199,10 @@ TEST_CASE(
     const TrainingJob wrong(cluster, "wrong", {.sbatch = "--nodes=1", .deck = "keep_lates_k = 2"});
     wrong.wait_for_end();
     INFO(wrong.log());
-    CHECK_THAT(wrong.log(),
-               Contains("keep_lates_k") && Contains("stopped: the deck, the command line or the data"));
+    CHECK_THAT(
+        wrong.log(),
+        Contains("keep_lates_k") &&
+            Contains("stopped: this cannot be trained (the deck, the command line, the data or the folder)"));
     const TrainingJob diverged(cluster, "diverged",
                                {.sbatch = "--nodes=1", .environment = program_that(cluster, "exit 4")});
     diverged.wait_for_end();

@@ -67,8 +67,10 @@ public:
     /// files the arrays of one are spread; 1: all are in the one that is opened. The first save makes the
     /// folder.
     CheckpointStore(std::string folder, int64_t keep_latest, const Communicator& ranks,
-                    int64_t num_part_files = 1)
-        : folder_(std::move(folder), keep_latest), num_part_files_(num_part_files), ranks_(ranks) {}
+                    int64_t num_part_files = 1, CheckpointWriter writer = {})
+        : folder_(std::move(folder), keep_latest, std::move(writer)),
+          num_part_files_(num_part_files),
+          ranks_(ranks) {}
 
     const CheckpointFolder& folder() const { return folder_; }
     int64_t num_part_files() const { return num_part_files_; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -28,13 +29,20 @@ std::string newest_weights(const std::string& folder);
 /// "".
 std::string remove_all(const std::vector<std::string>& paths);
 
+/// The run that writes into a folder of checkpoints.
+struct CheckpointWriter {
+    std::string id;                               ///< part of the names of its unfinished files; "": none
+    std::function<void()> require_owned = [] {};  ///< throws if the folder is another run's by now
+};
+
 class CheckpointFolder {
 public:
     /// `keep_latest`: how many full checkpoints stay when one is added; 0: all.
-    CheckpointFolder(std::string path, int64_t keep_latest)
-        : path_(std::move(path)), keep_latest_(keep_latest) {}
+    CheckpointFolder(std::string path, int64_t keep_latest, CheckpointWriter writer = {})
+        : path_(std::move(path)), keep_latest_(keep_latest), writer_(std::move(writer)) {}
 
     const std::string& path() const { return path_; }
+    const CheckpointWriter& writer() const { return writer_; }
     /// The file of a step: "FOLDER/step-00000100.h5".
     std::string path_of(int64_t step) const;
     /// The file of the weights alone: "FOLDER/model-00000100.h5".
@@ -45,12 +53,13 @@ public:
     /// branch that the run left, or damaged. Returns the files and folders that keep_latest no longer allows,
     /// and parts of checkpoints that no file names any more: for remove_all(), in this order.
     std::vector<std::string> retire(int64_t step) const;
-    /// Removes what a run that was killed left of its last save. No save may be under way.
+    /// Removes what runs that were killed left of their last save. No save may be under way.
     void remove_unfinished() const;
 
 private:
     std::string path_;
     int64_t keep_latest_;
+    CheckpointWriter writer_;
 };
 
 }  // namespace coeus

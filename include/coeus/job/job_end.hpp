@@ -17,9 +17,14 @@ namespace coeus {
 /// no answer. After a signal of a preemption that is the end of its grace time. It may take seconds.
 std::optional<double> slurm_job_end();
 
-/// Makes the file that COEUS_DONE_FILE names, for a job script that does not trust its launcher's exit code
-/// alone; called by rank 0 when training has reached its last step. SystemError if that cannot be.
-void tell_job_script_of_end();
+/// What rank 0 tells a job script, which does not trust its launcher's exit code alone.
+enum class JobNote {
+    complete,    ///< training has reached its last step
+    lost_folder  ///< another run has the folder: this job is not to be queued again
+};
+/// Writes "complete" or "lost_folder" to the file that COEUS_DONE_FILE names, if it is set; a link there is
+/// not followed. SystemError if that cannot be.
+void tell_job_script(JobNote note);
 
 /// Of one rank, which tells the others.
 class JobEnd {

@@ -7,6 +7,7 @@
 #include "coeus/config/config.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace coeus {
@@ -15,7 +16,8 @@ class RunFolder {
 public:
     /// Makes all folders that the run will write to and starts the ranks' log files. ConfigError naming
     /// option and folder where one cannot be written. Collective.
-    RunFolder(const Config& config, const Communicator& world);
+    /// `own` is called when the folders are there and nothing has been written.
+    RunFolder(const Config& config, const Communicator& world, const std::function<void()>& own);
 
     std::filesystem::path metrics_file() const { return root_ / "metrics.jsonl"; }
     std::filesystem::path goodput_file() const { return root_ / "goodput.jsonl"; }

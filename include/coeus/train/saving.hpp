@@ -18,7 +18,7 @@ class Saving {
 public:
     /// All outlive it; the engine allocates before anything is loaded or saved.
     Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
-           Engine& engine);
+           Engine& engine, CheckpointWriter writer);
 
     const CheckpointStore& checkpoints() const { return checkpoints_; }
     int64_t full_state_bytes() const;

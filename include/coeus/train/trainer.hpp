@@ -23,6 +23,7 @@
 #include "coeus/train/progress.hpp"
 #include "coeus/train/rank_device.hpp"
 #include "coeus/train/resume.hpp"
+#include "coeus/train/run_owner.hpp"
 #include "coeus/train/saving.hpp"
 #include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
@@ -100,6 +101,7 @@ private:
     Mesh mesh_;
     std::unique_ptr<Faults> faults_;  ///< of tests
     Stop stop_;
+    RunOwner owner_;
     RunFolder folder_;
     CpuShare cpu_;
     DecoderConfig model_;

@@ -121,12 +121,21 @@ TEST_CASE("squeue is asked for the end of a job") {
 }
 
 TEST_CASE("job end: the job script is told of it by the file that it named") {
-    tell_job_script_of_end();
+    tell_job_script(JobNote::complete);
     const TemporaryFolder folder;
     setenv("COEUS_DONE_FILE", (folder / "done").c_str(), 1);
-    tell_job_script_of_end();
-    CHECK(std::filesystem::exists(folder / "done"));
+    tell_job_script(JobNote::complete);
+    CHECK(read_file(folder / "done") == "complete\n");
+    tell_job_script(JobNote::lost_folder);
+    CHECK(read_file(folder / "done") == "lost_folder\n");
+    // others may write to that folder
+    std::filesystem::remove(folder / "done");
+    std::filesystem::create_symlink(folder / "elsewhere", folder / "done");
+    CHECK_THROWS_WITH(tell_job_script(JobNote::complete),
+                      Catch::Contains("done: Too many levels of symbolic links"));
+    CHECK_FALSE(std::filesystem::exists(folder / "elsewhere"));
     setenv("COEUS_DONE_FILE", (folder / "no/done").c_str(), 1);
-    CHECK_THROWS_WITH(tell_job_script_of_end(), Catch::Contains("no/done: No such file or directory"));
+    CHECK_THROWS_WITH(tell_job_script(JobNote::complete),
+                      Catch::Contains("no/done: No such file or directory"));
     unsetenv("COEUS_DONE_FILE");
 }

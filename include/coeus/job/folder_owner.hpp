@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// FolderOwner: one run writes in a folder, for the run's life. Its file `.owner` says who: a random id, host,
+// process, job and start.
+//
+//   file systems with locks     the run holds a lock (flock) on the file, which ends with the process
+//   without locks (some NFS)    a thread touches the file every few seconds; an owner that has stopped doing
+//   so is
+//                               taken for dead, on its own host if its process is gone
+//
+// Either way the owner reads the file again before it publishes something: a run that was suspended may have
+// lost its folder meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace coeus {
+
+class FolderOwner {
+public:
+    struct Who {
+        std::string id, host, job;  ///< job: of Slurm, "" outside
+        int64_t restart = 0;        ///< how often Slurm had queued the job again before this start
+        int64_t process = 0;
+        int64_t process_start = 0;  ///< of the host's clock ticks: another process may get the same number
+        std::string since;          ///< UTC, "2026-11-24 02:31:05"
+        /// This process.
+        static Who self();
+        /// "process 4711 on host n1, Slurm job 12, since 2026-11-24 02:31:05 UTC"
+        std::string text() const;
+    };
+    struct Options {
+        double beat = 5;       ///< seconds between touches, where there are no locks
+        double patience = 30;  ///< so long an owner may not touch its file before it is taken for dead
+        /// flock of a descriptor without waiting: 0, or errno.
+        std::function<int(int)> lock = flock_now;
+    };
+    static int flock_now(int descriptor);
+
+    /// Nobody's folder yet. It exists.
+    FolderOwner(std::filesystem::path folder, Who self, Options options);
+    FolderOwner(std::filesystem::path folder, Who self)
+        : FolderOwner(std::move(folder), std::move(self), Options()) {}
+    /// Gives the folder back and removes the file, unless another run has it now.
+    ~FolderOwner();
+    FolderOwner(const FolderOwner&) = delete;
+    FolderOwner& operator=(const FolderOwner&) = delete;
+
+    /// Tries once to own the folder. False: whom to wait for is said by waits_for(); ask again a second
+    /// later. ConfigError, saying who, if another run has it; SystemError if the file cannot be written.
+    bool take();
+    /// "an earlier start of this job (process ...)", or a run of which it is not yet known whether it lives.
+    const std::string& waits_for() const { return waits_for_; }
+    /// Who has the folder instead of this run: "" if this run still has it. Reads one small file.
+    std::string lost_to() const;
+    /// SystemError if this run has lost the folder.
+    void require_owned() const;
+
+    const Who& self() const { return self_; }
+    const std::filesystem::path& folder() const { return folder_; }
+
+private:
+    std::filesystem::path file() const { return folder_ / ".owner"; }
+    int open_and_lock();
+    enum class Life { over, unknown, goes_on };
+    Life life_of(const Who& other);
+    void write(const std::string& text) const;
+    void touch_now_and_then();
+
+    std::filesystem::path folder_;
+    Who self_;
+    Options options_;
+    int descriptor_ = -1;
+    bool owned_ = false;
+    std::string waits_for_;
+    std::string watched_;       // whose touches are waited for, and the last one seen
+    double watched_since_ = 0;  // seconds of the steady clock
+    std::mutex mutex_;
+    std::condition_variable ending_;
+    bool ends_ = false;
+    std::thread thread_;
+};
+
+}  // namespace coeus

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/job/folder_owner.hpp"
+
+#include "coeus/base/clock.hpp"
+#include "coeus/base/error.hpp"
+#include "coeus/base/random_id.hpp"
+#include "coeus/file/json.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+namespace coeus {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Clock ticks of the host at which a process began; 0: there is no such process.
+int64_t start_of_process(int64_t process) {
+    std::ifstream in(fmt::format("/proc/{}/stat", process));
+    std::stringstream text;
+    text << in.rdbuf();
+    // the name, in brackets, may have spaces and brackets in it
+    const std::string all = text.str();
+    std::istringstream fields(
+        all.substr(all.rfind(')') == std::string::npos ? all.size() : all.rfind(')') + 1));
+    std::string field;
+    constexpr int number = 20;  // of the fields after the name
+    for (int i = 0; i < number; ++i) fields >> field;
+    return field.empty() || !fields ? 0 : std::strtoll(field.c_str(), nullptr, 10);
+}
+
+std::string own_host() {
+    std::array<char, 256> name = {};
+    gethostname(name.data(), name.size() - 1);
+    return name.data();
+}
+
+std::string now_text() {
+    const time_t now = time(nullptr);
+    tm utc = {};
+    gmtime_r(&now, &utc);
+    std::array<char, 32> text = {};
+    strftime(text.data(), text.size(), "%F %T", &utc);
+    return text.data();
+}
+
+std::string text_of(const FolderOwner::Who& who) {
+    return Json::object()
+               .set("id", who.id)
+               .set("host", who.host)
+               .set("process", who.process)
+               .set("process_start", who.process_start)
+               .set("job", who.job)
+               .set("restart", who.restart)
+               .set("since", who.since)
+               .text() +
+           "\n";
+}
+
+struct Note {
+    std::optional<FolderOwner::Who> who;  // nobody: the file is empty, absent, or not a note
+    std::string touched;                  // changes with each touch
+};
+
+// It is opened again each time: network file systems then ask their server.
+Note read_note(const fs::path& file) {
+    Note note;
+    const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return note;
+    struct stat status = {};
+    std::array<char, 4096> text = {};
+    const ssize_t bytes = fstat(descriptor, &status) == 0 ? read(descriptor, text.data(), text.size()) : 0;
+    close(descriptor);
+    note.touched = fmt::format("{}.{}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    if (bytes <= 0) return note;
+    try {
+        const JsonDocument document = JsonDocument::parse({text.data(), size_t(bytes)}, file.string());
+        const JsonView root = document.root();
+        note.who = FolderOwner::Who{.id = root.string("id"),
+                                    .host = root.string("host"),
+                                    .job = root.string("job"),
+                                    .restart = root.integer("restart"),
+                                    .process = root.integer("process"),
+                                    .process_start = root.integer("process_start"),
+                                    .since = root.string("since")};
+    } catch (const ConfigError&) {
+        // it is being written, or damaged: who holds the lock counts
+    }
+    return note;
+}
+
+bool has_no_locks(int reason) {
+    return reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP || reason == EINVAL;
+}
+
+}  // namespace
+
+FolderOwner::Who FolderOwner::Who::self() {
+    const char *job = std::getenv("SLURM_JOB_ID"), *restart = std::getenv("SLURM_RESTART_COUNT");
+    return {.id = random_id(),
+            .host = own_host(),
+            .job = job ? job : "",
+            .restart = restart ? std::strtoll(restart, nullptr, 10) : 0,
+            .process = getpid(),
+            .process_start = start_of_process(getpid()),
+            .since = now_text()};
+}
+
+std::string FolderOwner::Who::text() const {
+    return fmt::format("process {} on host {}{}, since {} UTC", process, host,
+                       job.empty() ? "" : ", Slurm job " + job, since);
+}
+
+int FolderOwner::flock_now(int descriptor) {
+    while (flock(descriptor, LOCK_EX | LOCK_NB) != 0)
+        if (errno != EINTR) return errno;
+    return 0;
+}
+
+FolderOwner::FolderOwner(fs::path folder, Who self, Options options)
+    : folder_(std::move(folder)), self_(std::move(self)), options_(std::move(options)) {}
+
+FolderOwner::~FolderOwner() {
+    if (thread_.joinable()) {
+        {
+            const std::lock_guard lock(mutex_);
+            ends_ = true;
+        }
+        ending_.notify_all();
+        thread_.join();
+    }
+    std::error_code ignored;
+    if (owned_ && lost_to().empty()) fs::remove(file(), ignored);
+    if (descriptor_ >= 0) close(descriptor_);
+}
+
+bool FolderOwner::take() {
+    const int reason = open_and_lock();
+    const Note note = read_note(file());
+    Life life = note.who ? life_of(*note.who) : Life::over;
+    if (reason == 0) life = Life::over;
+    if (reason == EWOULDBLOCK) life = Life::goes_on;
+    const std::string who = note.who ? note.who->text() : "who it is cannot be read";
+    if (life == Life::unknown) {
+        waits_for_ = fmt::format("a sign of life of the run there ({})", who);
+        return false;
+    }
+    if (life == Life::goes_on) {
+        if (note.who && !self_.job.empty() && note.who->job == self_.job &&
+            note.who->restart < self_.restart) {
+            waits_for_ = fmt::format("the end of an earlier start of this job ({})", who);
+            return false;
+        }
+        throw ConfigError(
+            "{} belongs to a run that is still there: {}. Wait until it has ended, end it, or give this run "
+            "folders of "
+            "its own (job.dump_folder, checkpoint.folder)",
+            folder_.string(), who);
+    }
+    write(text_of(self_));
+    owned_ = true;
+    if (reason != 0) {
+        // of two that took it at once, the one that wrote last has it
+        sleep_seconds(std::min(1.0, options_.beat));
+        if (const Note now = read_note(file()); !now.who || now.who->id != self_.id) {
+            owned_ = false;
+            return take();
+        }
+        thread_ = std::thread([this] { touch_now_and_then(); });
+    }
+    return true;
+}
+
+// errno; 0: locked.
+int FolderOwner::open_and_lock() {
+    while (true) {
+        if (descriptor_ < 0)
+            descriptor_ = open(file().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (descriptor_ < 0)
+            throw SystemError(fmt::format("{} cannot be opened: {}", file().string(), errno_text(errno)));
+        const int reason = options_.lock(descriptor_);
+        if (reason != 0 && reason != EWOULDBLOCK && !has_no_locks(reason))
+            throw SystemError(fmt::format("{} cannot be locked: {}", file().string(), errno_text(reason)));
+        struct stat own = {}, named = {};
+        if (fstat(descriptor_, &own) == 0 && stat(file().c_str(), &named) == 0 &&
+            own.st_ino == named.st_ino && own.st_dev == named.st_dev)
+            return reason;
+        // its owner has ended and removed it
+        close(descriptor_);
+        descriptor_ = -1;
+    }
+}
+
+// Without locks. On its own host its process says it; elsewhere its touches do, as long as they are watched
+// from here: the clocks of two hosts are not compared.
+FolderOwner::Life FolderOwner::life_of(const Who& other) {
+    if (other.host == self_.host)
+        return start_of_process(other.process) == other.process_start ? Life::goes_on : Life::over;
+    const std::string seen = other.id + read_note(file()).touched;
+    const bool first_look = watched_.empty(), changed = watched_ != seen;
+    watched_ = seen;
+    if (first_look) watched_since_ = steady_seconds();
+    if (!first_look && changed) return Life::goes_on;
+    return steady_seconds() - watched_since_ < options_.patience ? Life::unknown : Life::over;
+}
+
+std::string FolderOwner::lost_to() const {
+    const Note note = read_note(file());
+    if (note.who && note.who->id == self_.id) return "";
+    return note.who ? note.who->text() : "another run, which has ended";
+}
+
+void FolderOwner::require_owned() const {
+    if (const std::string other = lost_to(); !other.empty())
+        throw SystemError(fmt::format(
+            "this run has lost its folder {} to another one ({}) while it was suspended; it writes "
+            "nothing more",
+            folder_.string(), other));
+}
+
+void FolderOwner::write(const std::string& text) const {
+    const bool written = pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size()) &&
+                         ftruncate(descriptor_, off_t(text.size())) == 0 && fsync(descriptor_) == 0;
+    if (!written)
+        throw SystemError(fmt::format("{} cannot be written: {}", file().string(), errno_text(errno)));
+}
+
+void FolderOwner::touch_now_and_then() {
+    std::unique_lock lock(mutex_);
+    while (!ending_.wait_for(lock, std::chrono::duration<double>(options_.beat), [&] { return ends_; }))
+        futimens(descriptor_, nullptr);
+}
+
+}  // namespace coeus

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who owns a folder: with locks, without them, on this host and on others.
+#include "coeus/job/folder_owner.hpp"
+
+#include "coeus/base/clock.hpp"
+#include "coeus/base/error.hpp"
+#include "support/catch.hpp"
+#include "support/patience.hpp"
+#include "support/support.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+using Who = FolderOwner::Who;
+
+Who on_host(const std::string& host) {
+    Who who = Who::self();
+    who.host = host;
+    return who;
+}
+
+Who start_of_job(int64_t restart) {
+    Who who = Who::self();
+    who.job = "77";
+    who.restart = restart;
+    return who;
+}
+
+FolderOwner::Options without_locks(double beat, double patience) {
+    return {.beat = beat, .patience = patience, .lock = [](int) { return ENOLCK; }};
+}
+
+constexpr double never = 1e6;  // seconds
+
+}  // namespace
+
+TEST_CASE("folder owner: the second run is refused while the first one lives, and says who that is") {
+    const TemporaryFolder folder;
+    {
+        FolderOwner first(folder.path(), Who::self());
+        REQUIRE(first.take());
+        CHECK(first.lost_to() == "");
+        const std::string process =
+            fmt::format("process {} on host {}, since 20", getpid(), Who::self().host);
+        CHECK_THROWS_WITH(
+            FolderOwner(folder.path(), Who::self()).take(),
+            Contains(folder.path().string() + " belongs to a run that is still there: " + process) &&
+                Contains("job.dump_folder"));
+        // who was refused has not changed it
+        CHECK_NOTHROW(first.require_owned());
+        // another job is not waited for either
+        FolderOwner other_job(folder.path(), start_of_job(3));
+        CHECK_THROWS_AS(other_job.take(), ConfigError);
+    }
+    FolderOwner next(folder.path(), Who::self());
+    CHECK(next.take());
+}
+
+TEST_CASE("folder owner: an earlier start of the same job is waited for") {
+    const TemporaryFolder folder;
+    FolderOwner requeued(folder.path(), start_of_job(1));
+    {
+        FolderOwner earlier(folder.path(), start_of_job(0));
+        REQUIRE(earlier.take());
+        CHECK_FALSE(requeued.take());
+        CHECK_THAT(requeued.waits_for(),
+                   Contains("the end of an earlier start of this job (process ") && Contains("Slurm job 77"));
+        // twice in one start of the job
+        CHECK_THROWS_AS(FolderOwner(folder.path(), start_of_job(0)).take(), ConfigError);
+    }
+    CHECK(requeued.take());
+}
+
+TEST_CASE("folder owner: without locks a run of this host lives as long as its process") {
+    const TemporaryFolder folder;
+    FolderOwner first(folder.path(), Who::self(), without_locks(0.01, never));
+    REQUIRE(first.take());
+    CHECK_THROWS_AS(FolderOwner(folder.path(), Who::self(), without_locks(0.01, never)).take(), ConfigError);
+
+    // a process that has ended, and one that has got its number since
+    const TemporaryFolder other;
+    const pid_t child = fork();
+    if (child == 0) {
+        FolderOwner gone(other.path(), Who::self(), without_locks(0.01, never));
+        _exit(gone.take() ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    REQUIRE(status == 0);
+    FolderOwner next(other.path(), Who::self(), without_locks(0.01, never));
+    CHECK(next.take());
+    const TemporaryFolder third;
+    Who reused = Who::self();
+    --reused.process_start;
+    FolderOwner old(third.path(), reused, without_locks(0.01, never));
+    REQUIRE(old.take());
+    FolderOwner young(third.path(), Who::self(), without_locks(0.01, never));
+    CHECK(young.take());
+    CHECK(old.lost_to() == young.self().text());
+}
+
+TEST_CASE("folder owner: without locks a run of another host lives as long as it touches its file") {
+    const TemporaryFolder folder;
+    FolderOwner alive(folder.path(), on_host("n1"), without_locks(0.01, never));
+    REQUIRE(alive.take());
+    FolderOwner second(folder.path(), on_host("n2"), without_locks(0.01, never));
+    const auto take = [&] {
+        for (const Timer timer; timer.seconds() < patience(20); sleep_seconds(0.05))
+            if (second.take()) return true;
+        return false;
+    };
+    CHECK_THROWS_WITH(take(), Contains("on host n1"));
+    CHECK_THAT(second.waits_for(), Contains("a sign of life of the run there (process "));
+    CHECK(alive.lost_to() == "");
+}
+
+TEST_CASE(
+    "folder owner: without locks a suspended run of another host loses its folder, and touches nothing "
+    "then") {
+    const TemporaryFolder folder;
+    FolderOwner next(folder.path(), on_host("n2"), without_locks(0.01, 0.2));
+    {
+        FolderOwner suspended(folder.path(), on_host("n1"), without_locks(never, 0.2));
+        // it sleeps for a second at most
+        REQUIRE(suspended.take());
+        CHECK_FALSE(next.take());
+        bool taken = false;
+        for (const Timer timer; !taken && timer.seconds() < patience(20); sleep_seconds(0.05))
+            taken = next.take();
+        REQUIRE(taken);
+        CHECK_THROWS_WITH(suspended.require_owned(),
+                          Contains("this run has lost its folder " + folder.path().string()) &&
+                              Contains("on host n2") && Contains("it writes nothing more"));
+    }
+    CHECK(next.lost_to() == "");
+}
+
+TEST_CASE("folder owner: a file that is not a note belongs to nobody, a link is not followed") {
+    const TemporaryFolder folder;
+    write_file(folder / ".owner", "{\"id\": 5}");
+    {
+        FolderOwner owner(folder.path(), Who::self());
+        CHECK(owner.take());
+    }
+    CHECK_FALSE(std::filesystem::exists(folder / ".owner"));
+    std::filesystem::remove(folder / ".owner");
+    std::filesystem::create_symlink(folder / "elsewhere", folder / ".owner");
+    CHECK_THROWS_WITH(FolderOwner(folder.path(), Who::self()).take(), Contains(".owner cannot be opened: "));
+    CHECK_FALSE(std::filesystem::exists(folder / "elsewhere"));
+}
