@@ -31,9 +31,10 @@ namespace {
 
 // What an error says, behind one letter for its kind.
 std::string text_of(const std::exception& error) {
-    const char kind = dynamic_cast<const ConfigError*>(&error)    ? 'c'
-                      : dynamic_cast<const StoppedError*>(&error) ? 'e'
-                                                                  : 's';
+    const char kind = dynamic_cast<const ConfigError*>(&error)      ? 'c'
+                      : dynamic_cast<const StoppedError*>(&error)   ? 'e'
+                      : dynamic_cast<const NotFiniteError*>(&error) ? 'n'
+                                                                    : 's';
     return kind + std::string(error.what());
 }
 
@@ -57,6 +58,7 @@ void together(const Communicator& comm, const std::function<void()>& work) {
     const char kind = text[0];
     text.erase(0, 1);
     if (kind == 'e') throw StoppedError(text);
+    if (kind == 'n') throw NotFiniteError(text);
     if (kind == 'c') throw ConfigError("{}", failed > 0 ? fmt::format("rank {}: {}", failed, text) : text);
     throw CollectiveError(comm.size() > 1 ? fmt::format("rank {}: {}", failed, text) : text);
 }

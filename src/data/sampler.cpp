@@ -60,6 +60,10 @@ int64_t Sampler::sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t>
     const int64_t begin = window_of(i) * (length + 1);
     file_->read(begin, inputs);
     file_->read(begin + 1, labels);
+    if (options_.vocab_size > 0) {
+        file_->require_in_vocabulary(begin, inputs, options_.vocab_size);
+        file_->require_in_vocabulary(begin + 1, labels, options_.vocab_size);
+    }
     int64_t valid = length;
     if (file_->has_loss_mask())
         for (int64_t t = 0; t < length; ++t)

@@ -171,6 +171,19 @@ void TokenFile::read(int64_t first, std::span<int32_t> out) const {
     for (int64_t i = 0; i < count; ++i) out[size_t(i)] = int32_t(tokens_.at(first + i));
 }
 
+void TokenFile::require_in_vocabulary(int64_t first, std::span<const int32_t> tokens,
+                                      int64_t vocab_size) const {
+    uint32_t largest = 0;
+    for (const int32_t token : tokens) largest = std::max(largest, uint32_t(token));
+    if (int64_t(largest) < vocab_size) return;
+    int64_t position = first;
+    while (tokens_.at(position) < vocab_size) ++position;
+    throw ConfigError(
+        "{}: token {} at position {} is not in the model's vocabulary of {}, although the attribute "
+        "max_token is {}: the file is damaged, or was changed after it was made; make it again",
+        map_.path(), tokens_.at(position), position, vocab_size, max_token_.value_or(-1));
+}
+
 int64_t TokenFile::document_begin(int64_t document) const {
     return documents_.count > 0 ? documents_.at(document) : document == 0 ? 0 : tokens_.count;
 }

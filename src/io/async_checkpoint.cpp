@@ -110,7 +110,7 @@ void AsyncCheckpoint::lay_out() {
         file_ = std::make_unique<CheckpointFile>(path, train_, tensors_, std::nullopt, ranks_,
                                                  store_.num_part_files(), folder.writer());
     } catch (const std::exception& error) {
-        throw not_saved(path, error.what(), store_.folder(), ranks_);
+        throw_not_saved(path, error, store_.folder(), ranks_);
     }
 }
 
@@ -118,13 +118,13 @@ void AsyncCheckpoint::write_beside() {
     state_ = State::running;
     written_ = stream_.run([this] {
         const NamedRange range("write_checkpoint");
-        failure_.clear();
+        failure_ = nullptr;
         try {
             file_->write(copies_);
-        } catch (const std::exception& error) {
-            failure_ = error.what();
+        } catch (...) {
+            failure_ = std::current_exception();
         }
-        state_ = failure_.empty() ? State::written : State::failed;
+        state_ = failure_ ? State::failed : State::written;
     });
 }
 
@@ -167,12 +167,13 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
     written_.join();
     try {
         together(ranks_, [&] {
-            if (!failure_.empty()) throw SystemError(failure_);
+            if (failure_) std::rethrow_exception(failure_);
         });
         file_->publish();
     } catch (const std::exception& error) {
         state_ = State::idle;
-        if (attempts_ < most_attempts) {
+        const bool finite = dynamic_cast<const NotFiniteError*>(&error) == nullptr;
+        if (finite && attempts_ < most_attempts) {
             if (ranks_.rank() == 0)
                 log::warn("{} could not be written beside the training: {}; it is tried once more",
                           file_->path(), error.what());
@@ -181,10 +182,10 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
             waited_ += timer.seconds();
             return std::nullopt;
         }
-        const std::string path = file_->path(), reason = error.what();
+        const std::string path = file_->path();
         if (ranks_.rank() == 0) file_->discard();
         file_.reset();
-        throw not_saved(path, reason, store_.folder(), ranks_);
+        throw_not_saved(path, error, store_.folder(), ranks_);
     }
     std::vector<std::string> retired;
     if (ranks_.rank() == 0) retired = store_.folder().retire(train_.step);

@@ -83,6 +83,34 @@ const std::byte* dense_rows(Tensor rows, Dtype stored, std::vector<std::byte>& s
     return staging.data();
 }
 
+/// Whether an element of the rows has all bits of its exponent: infinite, or not a number.
+template <class Bits>
+bool any_not_finite(Tensor rows, Bits exponent) {
+    Bits found = 0;
+    for (int64_t r = 0; r < rows.rows() && !found; ++r) {
+        const auto* row = static_cast<const Bits*>(rows.slice_rows(r, 1).data);
+        for (int64_t c = 0; c < rows.cols(); ++c) found |= Bits((row[c] & exponent) == exponent);
+    }
+    return found != 0;
+}
+
+bool any_not_finite(Tensor rows) {
+    switch (rows.dtype) {
+        case Dtype::f64: return any_not_finite<uint64_t>(rows, 0x7FF0000000000000u);
+        case Dtype::f32: return any_not_finite<uint32_t>(rows, 0x7F800000u);
+        case Dtype::bf16: return any_not_finite<uint16_t>(rows, 0x7F80u);
+        case Dtype::f16: return any_not_finite<uint16_t>(rows, 0x7C00u);
+        default: return false;
+    }
+}
+
+/// A file under a good name is one that a run can continue from.
+void require_finite(const std::string& path, Tensor rows) {
+    const std::string_view weights = "model/";
+    if (path.starts_with(weights) && any_not_finite(rows))
+        throw NotFiniteError(fmt::format("{} has elements that are not finite", path.substr(weights.size())));
+}
+
 }  // namespace
 
 CheckpointFile::CheckpointFile(std::string path, const TrainRecord& train,
@@ -214,6 +242,7 @@ void CheckpointFile::write(const std::vector<CheckpointTensor>& tensors) {
     for (size_t i = 0; i < tensors.size(); ++i) {
         sums_[i] = BlockSums(shapes_[i], checksum_block_rows(shapes_[i]));
         for_each_host_block(tensors[i], share_of(tensors[i], i), [&](const HeldBlock& block) {
+            require_finite(tensors[i].path, block.local);
             write(i, block.local, block.first_row, block.first_col);
         });
     }
@@ -260,15 +289,19 @@ void CheckpointFile::discard() const {
     fs::remove(unfinished_path_, ignored);
 }
 
-CollectiveError not_saved(const std::string& path, const std::string& reason, const CheckpointFolder& folder,
-                          const Communicator& ranks) {
+void throw_not_saved(const std::string& path, const std::exception& reason, const CheckpointFolder& folder,
+                     const Communicator& ranks) {
     std::string standing;
     if (ranks.rank() == 0)
         if (const std::vector<StepFile> all = folder.list(); !all.empty()) standing = all.back().path;
     standing = broadcast_text(ranks, standing);
-    return CollectiveError(fmt::format(
-        "{} is not saved: {}; {}", path, reason,
-        standing.empty() ? "there is no earlier checkpoint" : "the newest good checkpoint is " + standing));
+    const std::string text = fmt::format(
+        "{} is not saved: {}; {}", path, reason.what(),
+        standing.empty() ? "there is no earlier checkpoint" : "the newest good checkpoint is " + standing);
+    if (dynamic_cast<const NotFiniteError*>(&reason))
+        throw NotFiniteError(text +
+                             ". Usual remedies: a lower optimizer.lr, a longer lr_scheduler.warmup_steps");
+    throw CollectiveError(text);
 }
 
 }  // namespace coeus

@@ -29,7 +29,8 @@ public:
     /// Writes rows [first_row, +rows) and columns [first_col, +cols) of an array; all ranks together write
     /// each element once. Neither MPI nor HDF5. SystemError where the disk is full.
     void write(size_t array, Tensor rows, int64_t first_row, int64_t first_col);
-    /// This rank's shares of all arrays, and to the disk with them. Writes anew what was written before.
+    /// This rank's shares of all arrays, and to the disk with them. Writes again what was written before.
+    /// NotFiniteError names weights that are not finite.
     void write(const std::vector<CheckpointTensor>& tensors);
     /// Brings to the disk what this rank has written.
     void sync();
@@ -69,8 +70,9 @@ private:
     std::vector<std::byte> staging_;
 };
 
-/// The error of a save that failed: names the newest good checkpoint, which stays. Collective.
-CollectiveError not_saved(const std::string& path, const std::string& reason, const CheckpointFolder& folder,
-                          const Communicator& ranks);
+/// The error of a save that failed, which names the newest good checkpoint: that one stays. NotFiniteError
+/// where the reason is one, else CollectiveError. Collective.
+[[noreturn]] void throw_not_saved(const std::string& path, const std::exception& reason,
+                                  const CheckpointFolder& folder, const Communicator& ranks);
 
 }  // namespace coeus

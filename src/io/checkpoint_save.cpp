@@ -28,7 +28,7 @@ CheckpointStore::Saved CheckpointStore::write(const std::string& path, const Tra
         file->publish();
     } catch (const std::exception& error) {
         if (file && ranks_.rank() == 0) file->discard();
-        throw not_saved(path, error.what(), folder_, ranks_);
+        throw_not_saved(path, error, folder_, ranks_);
     }
     return {path, file->bytes(), own_seconds};
 }

@@ -121,7 +121,8 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                {.seq_len = training.seq_len,
                                 .seed = seed,
                                 .shuffle = training.shuffle,
-                                .subset = held_out ? Subset::training : Subset::all}));
+                                .subset = held_out ? Subset::training : Subset::all,
+                                .vocab_size = vocab}));
     if (!validation.enable) return;
     if (!held_out)
         validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
@@ -131,7 +132,8 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                  {.seq_len = validation.seq_len,
                                   .seed = seed,
                                   .shuffle = false,
-                                  .subset = held_out ? Subset::held_out : Subset::all}));
+                                  .subset = held_out ? Subset::held_out : Subset::all,
+                                  .vocab_size = vocab}));
 }
 
 std::string TrainingData::passes(int64_t samples) const {

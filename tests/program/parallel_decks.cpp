@@ -20,7 +20,7 @@ const std::vector<std::string> degrees = {
     "parallelism.data_parallel_shard_degree", "parallelism.context_parallel_degree",
     "parallelism.tensor_parallel_degree"};
 
-int ranks_of(const fs::path& deck) {
+int ranks_for(const fs::path& deck) {
     int64_t ranks = 1;
     for (const TomlEntry& entry : read_toml(deck))
         if (std::find(degrees.begin(), degrees.end(), entry.key) != degrees.end())
@@ -95,10 +95,10 @@ void compare_decks(bool (*wanted)(const std::string& name), size_t at_least) {
         const auto run = [&](const std::string& name, const Arguments& more, int ranks) {
             return run_deck(deck, root / name, folder / "tokens.h5", more, ranks);
         };
-        compare(run("mesh", {}, ranks_of(deck)), run("one", on_one_rank(), 0), in_float64);
+        compare(run("mesh", {}, ranks_for(deck)), run("one", on_one_rank(), 0), in_float64);
         const Arguments bf16 = {"--training.dtype=float32", "--training.mixed_precision_param=bfloat16",
                                 "--training.steps=2"};
-        compare(run("mesh16", bf16, ranks_of(deck)), run("one16", bf16 + on_one_rank(), 0), in_bfloat16);
+        compare(run("mesh16", bf16, ranks_for(deck)), run("one16", bf16 + on_one_rank(), 0), in_bfloat16);
     }
 }
 

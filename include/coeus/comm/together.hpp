@@ -12,9 +12,9 @@
 namespace coeus {
 
 /// Calls work() on every rank. Where it throws on some, the error of the lowest such rank is thrown on all,
-/// as ConfigError or StoppedError if it was one, else as CollectiveError, with the same text (and the rank's
-/// number where it is not rank 0). Ranks without work sleep meanwhile. Collective; work() itself must not
-/// contain collectives after a point where it may throw.
+/// as ConfigError, NotFiniteError or StoppedError if it was one, else as CollectiveError, with the same text
+/// (and the rank's number where it is not rank 0). Ranks without work sleep meanwhile. Collective; work()
+/// itself must not contain collectives after a point where it may throw.
 void together(const Communicator& comm, const std::function<void()>& work);
 
 /// The same for rank 0's work alone.

@@ -27,6 +27,7 @@ public:
         uint64_t seed = 0;
         bool shuffle = false;
         Subset subset = Subset::all;
+        int64_t vocab_size = 0;  ///< tokens read are compared with it; 0: they are not
     };
 
     /// The file must outlive it. ConfigError: fewer tokens than the split needs, with the numbers.
@@ -40,7 +41,7 @@ public:
 
     /// Writes sample i; all spans have seq_len elements. `document_start[t]`: index in the window of the
     /// first token of the document that token t is in (0 where that is before the window). Returns the labels
-    /// that count.
+    /// that count. ConfigError: a token that is not in the vocabulary.
     int64_t sample(int64_t i, std::span<int32_t> inputs, std::span<int32_t> labels,
                    std::span<int32_t> document_start) const;
 

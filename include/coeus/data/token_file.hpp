@@ -61,6 +61,9 @@ public:
     int32_t token(int64_t position) const { return tokens_.at(position); }
     /// Tokens [first, first + out.size()).
     void read(int64_t first, std::span<int32_t> out) const;
+    /// ConfigError naming file, position and id where one of the tokens read at `first` is not below
+    /// vocab_size: the attribute max_token is believed, so that a start need not read the whole file.
+    void require_in_vocabulary(int64_t first, std::span<const int32_t> tokens, int64_t vocab_size) const;
     /// Whether a token is a label; true without a mask.
     bool is_label(int64_t position) const { return mask_.count == 0 || uint8_t(mask_.data[position]) != 0; }
     /// The document that holds a position, by binary search, and where documents begin.

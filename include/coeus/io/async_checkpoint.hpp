@@ -15,6 +15,7 @@
 #include "coeus/io/checkpoint.hpp"
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -77,7 +78,8 @@ private:
     Timer since_begin_;
     double waited_ = 0;
     std::atomic<State> state_ = State::idle;
-    std::string failure_, not_removed_;
+    std::exception_ptr failure_;  // of the last attempt, on this rank
+    std::string not_removed_;
     Stream stream_;  // ends before what its work refers to
     Pending copied_, written_, removed_;
 };

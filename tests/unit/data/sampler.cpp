@@ -117,6 +117,25 @@ TEST_CASE("sampler: where each token's document begins in the window") {
     }
 }
 
+TEST_CASE(
+    "sampler: a token beyond the vocabulary is found in inputs, in labels, and where the mask hides it") {
+    const TemporaryFolder folder;
+    // token i at position i; the last label of window 1 is at 7
+    const TokenFile file(counting_file(folder / "a.h5", 12, {}, std::vector<uint8_t>(12, 0)));
+    for (const int64_t vocab : {0, 8, 12}) {
+        const Sampler sampler(file, {.seq_len = 3, .vocab_size = vocab});
+        CHECK_NOTHROW(sample_of(sampler, 1));
+    }
+    for (const int64_t vocab : {5, 7}) {
+        const Sampler sampler(file, {.seq_len = 3, .vocab_size = vocab});
+        CHECK_NOTHROW(sample_of(sampler, 0));
+        CHECK_THROWS_WITH(sample_of(sampler, 1),
+                          Catch::Contains(fmt::format("token {0} at position {0} is not in the model's "
+                                                      "vocabulary of {0}",
+                                                      vocab)));
+    }
+}
+
 TEST_CASE("sampler: labels that the mask takes out") {
     const TemporaryFolder folder;
     const TokenFile file(counting_file(folder / "a.h5", 8, {}, {0, 0, 1, 1, 1, 0, 1, 0}));
