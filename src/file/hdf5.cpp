@@ -46,6 +46,24 @@ void make_parents(hid_t group, const std::string& path, const std::string& file)
     }
 }
 
+herr_t look_at_link(const char*, const char*, const char* file, const char*, unsigned*, hid_t, void* links) {
+    auto& known = *static_cast<Links*>(links);
+    if (std::find(known.allowed.begin(), known.allowed.end(), file) != known.allowed.end()) return 0;
+    known.refused = file;
+    return -1;
+}
+
+/// A list for opening what a path names, of any class of those that follow links.
+Handle link_access(hid_t list_class, const std::string& file, Links& links) {
+    Handle list(COEUS_CHECK_HDF5(H5Pcreate(list_class), file), close_list);
+    COEUS_CHECK_HDF5(H5Pset_elink_cb(list.id(), look_at_link, &links), file);
+    return list;
+}
+
+constexpr int64_t most_levels = 32;  // a group may be a member of itself
+constexpr int64_t most_groups = 4096;
+constexpr int64_t most_datasets = 1 << 20;
+
 std::string joined(const std::string& group, const std::string& path) {
     return group == "/" ? "/" + path : group + "/" + path;
 }
@@ -64,7 +82,7 @@ File File::open_existing(const std::string& path, bool writable) {
         const bool truncated = why.find("truncated") != std::string::npos;
         throw ConfigError("{} {}: {}", path, truncated ? "is truncated" : "is a damaged HDF5 file", why);
     }
-    return {std::move(file), path, "/"};
+    return {std::move(file), path, "/", std::make_shared<Links>()};
 }
 
 File File::open(const std::string& path) {
@@ -82,7 +100,7 @@ File File::create(const std::string& path) {
     const Handle create_list = creation(H5P_FILE_CREATE, path);
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
     if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason()));
-    return {Handle(id, close_file), path, "/"};
+    return {Handle(id, close_file), path, "/", std::make_shared<Links>()};
 }
 
 void File::close() {
@@ -91,10 +109,25 @@ void File::close() {
     COEUS_CHECK_HDF5(H5Fclose(handle_.release()), file_);
 }
 
+void Group::require_own_links(const std::string& full) const {
+    if (links_->refused.empty()) return;
+    throw ConfigError("{}: {} is a link to the file {}, which is not a part of this one", file_, full,
+                      std::exchange(links_->refused, ""));
+}
+
+void Group::fail(const std::string& full, const char* otherwise) const {
+    const std::string why = reason();
+    require_own_links(full);
+    throw ConfigError("{}: {} is {}damaged: {}", file_, full, otherwise, why);
+}
+
 bool Group::has(const std::string& path) const {
+    const Handle access = link_access(H5P_LINK_ACCESS, file_, *links_);
     // H5Lexists is an error where a group on the way is missing, so each part is asked for
     for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
-        if (H5Lexists(handle_.id(), path.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
+        const bool there = H5Lexists(handle_.id(), path.substr(0, end).c_str(), access.id()) > 0;
+        require_own_links(joined(name_, path));
+        if (!there) return false;
         if (end == std::string::npos) return true;
     }
 }
@@ -102,9 +135,10 @@ bool Group::has(const std::string& path) const {
 Group Group::group(const std::string& path) const {
     const std::string full = joined(name_, path);
     if (!has(path)) throw ConfigError("{} has no group {}", file_, full);
-    const hid_t id = H5Gopen2(handle_.id(), path.c_str(), H5P_DEFAULT);
-    if (id < 0) throw ConfigError("{}: {} is not a group, or is damaged: {}", file_, full, reason());
-    return {Handle(id, close_group), file_, full};
+    const Handle access = link_access(H5P_GROUP_ACCESS, file_, *links_);
+    const hid_t id = H5Gopen2(handle_.id(), path.c_str(), access.id());
+    if (id < 0) fail(full, "not a group, or is ");
+    return {Handle(id, close_group), file_, full, links_};
 }
 
 Dataset Group::dataset(const std::string& path) const {
@@ -121,8 +155,9 @@ Dataset Group::dataset(const std::string& path) const {
         throw ConfigError("{} has no dataset {}{}", file_, full,
                           near.empty() ? "" : "; the nearest name there is '" + near + "'");
     }
-    const hid_t id = H5Dopen2(handle_.id(), path.c_str(), H5P_DEFAULT);
-    if (id < 0) throw ConfigError("{}: {} is not a dataset, or is damaged: {}", file_, full, reason());
+    const Handle access = link_access(H5P_DATASET_ACCESS, file_, *links_);
+    const hid_t id = H5Dopen2(handle_.id(), path.c_str(), access.id());
+    if (id < 0) fail(full, "not a dataset, or is ");
     return {Handle(id, close_dataset), file_, full};
 }
 
@@ -138,17 +173,27 @@ std::vector<std::string> Group::names() const {
 }
 
 std::vector<std::string> Group::dataset_paths() const {
-    constexpr int64_t most_levels = 32;  // a group may be a member of itself
+    Left left = {most_groups, most_datasets};
+    return dataset_paths(left);
+}
+
+std::vector<std::string> Group::dataset_paths(Left& left) const {
     if (std::count(name_.begin(), name_.end(), '/') > most_levels)
         throw ConfigError("{}: groups within groups, more than {} levels of them", file_, most_levels);
+    const Handle access = link_access(H5P_LINK_ACCESS, file_, *links_);
     std::vector<std::string> all;
     for (const std::string& name : names()) {
-        const Handle member(H5Oopen(handle_.id(), name.c_str(), H5P_DEFAULT), close_object);
-        if (member.id() < 0) throw ConfigError("{}: {} is damaged: {}", file_, joined(name_, name), reason());
+        const Handle member(H5Oopen(handle_.id(), name.c_str(), access.id()), close_object);
+        if (member.id() < 0) fail(joined(name_, name), "");
         const H5I_type_t type = H5Iget_type(member.id());
         if (type == H5I_DATASET) all.push_back(name);
-        if (type == H5I_GROUP)
-            for (const std::string& below : group(name).dataset_paths()) all.push_back(name + "/" + below);
+        if (type == H5I_DATASET && --left.datasets < 0)
+            throw ConfigError("{}: more than {} arrays", file_, most_datasets);
+        if (type != H5I_GROUP) continue;
+        if (--left.groups < 0)
+            throw ConfigError("{}: more than {} groups, if one that is linked from several counts each time",
+                              file_, most_groups);
+        for (const std::string& below : group(name).dataset_paths(left)) all.push_back(name + "/" + below);
     }
     return all;
 }
@@ -159,7 +204,7 @@ Group Group::create_group(const std::string& path) {
     Handle made(
         COEUS_CHECK_HDF5(H5Gcreate2(handle_.id(), path.c_str(), H5P_DEFAULT, list.id(), H5P_DEFAULT), file_),
         close_group);
-    return {std::move(made), file_, joined(name_, path)};
+    return {std::move(made), file_, joined(name_, path), links_};
 }
 
 Dataset Group::create_dataset(const std::string& path, Type type, const Shape& shape) {

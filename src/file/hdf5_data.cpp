@@ -12,6 +12,7 @@ Dataset::Dataset(Handle handle, std::string file, std::string name)
     : Object(std::move(handle), std::move(file), std::move(name)) {
     const Handle type(COEUS_CHECK_HDF5(H5Dget_type(handle_.id()), file_), close_type);
     type_ = recognise(type.id());
+    require_own_storage();
     const Handle space(COEUS_CHECK_HDF5(H5Dget_space(handle_.id()), file_), close_space);
     const int rank = H5Sget_simple_extent_ndims(space.id());
     if (rank < 0 || rank > 4) throw ConfigError("{}: {} has {} dimensions, not 0 to 4", file_, name_, rank);
@@ -25,6 +26,17 @@ Dataset::Dataset(Handle handle, std::string file, std::string name)
         most /= std::max(int64_t(1), int64_t(extents[i]));
         shape_[i] = int64_t(extents[i]);
     }
+}
+
+// HDF5 would open whatever it is that the array names, and wait for a pipe.
+void Dataset::require_own_storage() const {
+    const Handle list(COEUS_CHECK_HDF5(H5Dget_create_plist(handle_.id()), file_), close_list);
+    if (H5Pget_external_count(list.id()) > 0 || H5Pget_layout(list.id()) == H5D_VIRTUAL)
+        throw ConfigError(
+            "{}: the elements of {} are in other files (external storage, or a virtual dataset); `h5repack "
+            "-l CONTI "
+            "-f NONE {} NEW.h5` makes a file that holds them",
+            file_, name_, file_);
 }
 
 std::optional<int64_t> Dataset::offset() const {

@@ -44,8 +44,12 @@ void require_file(const std::string& path, bool writable) {
 std::string read_error(const std::string& path) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return errno == ENOENT ? "" : errno_text(errno);
+    struct stat status;
     char first = 0;
-    const bool failed = ::pread(descriptor, &first, 1, 0) < 0;
+    // of a pipe or a device nothing is read: that it is none is what is wrong with it
+    const bool failed =
+        fstat(descriptor, &status) != 0 ||
+        ((S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) && ::pread(descriptor, &first, 1, 0) < 0);
     std::string why = failed ? errno_text(errno) : "";
     ::close(descriptor);
     return why;

@@ -5,15 +5,35 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 
 namespace coeus {
 
 namespace fs = std::filesystem;
 using namespace checkpoint_format;
 
+namespace {
+
+constexpr int64_t largest_number = int64_t(1) << 53;  // sums with steps and samples of a run stay exact
+
+/// Numbers from which no run can continue: a file without guard may say anything.
+void require_sane(const TrainRecord& train, const std::string& path) {
+    const std::pair<const char*, int64_t> numbers[] = {{"step", train.step},
+                                                       {"tokens_seen", train.tokens_seen},
+                                                       {"sample", train.sample},
+                                                       {"schedule_step", train.schedule_step.value_or(0)},
+                                                       {"optimizer_step", train.optimizer_step.value_or(0)}};
+    for (const auto& [name, value] : numbers)
+        if (value < 0 || value > largest_number)
+            throw ConfigError("{} is damaged: {} of /train is {}, must be from 0 to {}", path, name, value,
+                              largest_number);
+}
+
+}  // namespace
+
 CheckpointHeader read_checkpoint_header(const std::string& path) {
     require_sound_layout(path);
-    const hdf5::File file = hdf5::File::open(path);
+    hdf5::File file = hdf5::File::open(path);
     if (file.has_attribute("format") && file.string_attribute("format") == part_format_name)
         throw ConfigError("{} is a part of a checkpoint; name the file beside its folder instead", path);
     if (!file.has_attribute("format") || file.string_attribute("format") != format_name)
@@ -36,7 +56,9 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
         header.train.optimizer_step = train.int_attribute("optimizer_step");
     if (train.has_attribute("guards")) header.train.guards = train.string_attribute("guards");
     header.train.validation_is_left = train.has_attribute("validation_is_left");
+    require_sane(header.train, path);
     header.parts = find_parts(file, header.train);
+    allow_links_to_parts(file, header.parts.size());
     header.bytes = int64_t(fs::file_size(path));
     for (const std::string& part : header.parts) header.bytes += int64_t(fs::file_size(part));
     header.full = file.has("optimizer");
@@ -54,7 +76,7 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
 std::vector<DamagedRows> verify_checkpoint(const std::string& path,
                                            const std::function<void(int64_t, int64_t)>& progress) {
     const CheckpointHeader header = read_checkpoint_header(path);
-    const hdf5::File file = hdf5::File::open(path);
+    const hdf5::File file = open_with_parts(path, header.parts.size());
     int64_t total = 0, done = 0;
     for (const auto& array : header.arrays) total += array.shape.count() * hdf5::size_of(array.type);
     std::vector<DamagedRows> damaged;

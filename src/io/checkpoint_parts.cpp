@@ -15,6 +15,7 @@ namespace {
 constexpr const char* folder_attribute = "parts";
 constexpr const char* count_attribute = "files";
 constexpr const char* folder_ending = ".parts";
+constexpr int64_t most_parts = 1 << 16;
 
 /// The checkpoint to which a folder of parts belongs: "step-00000100" of "step-00000100.parts.1"; "" of
 /// others.
@@ -98,11 +99,19 @@ void write_part_record(hdf5::File& part, int64_t number, const TrainRecord& trai
 
 std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& train) {
     if (!file.has_attribute(folder_attribute)) return {};
+    const std::string name = file.string_attribute(folder_attribute);
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+        throw ConfigError("{} is damaged: its parts would be in \"{}\", which is no folder beside it",
+                          file.file(), name);
+    const int64_t count = file.int_attribute(count_attribute);
+    if (count < 1 || count > most_parts)
+        throw ConfigError("{} is damaged: it would have {} parts, not 1 to {}", file.file(), count,
+                          most_parts);
     // HDF5 looks beside the file itself, not beside a link to it
     const fs::path path = fs::is_symlink(file.file()) ? fs::canonical(file.file()) : fs::path(file.file());
-    const fs::path folder = path.parent_path() / file.string_attribute(folder_attribute);
+    const fs::path folder = path.parent_path() / name;
     std::vector<std::string> parts;
-    for (int64_t number = 0; number < file.int_attribute(count_attribute); ++number) {
+    for (int64_t number = 0; number < count; ++number) {
         parts.push_back((folder / part_name(number)).string());
         try {
             check_part(file.file(), parts.back(), number, train);
@@ -111,6 +120,20 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
         }
     }
     return parts;
+}
+
+void allow_links_to_parts(hdf5::File& file, size_t parts) {
+    std::vector<std::string> names;
+    for (size_t number = 0; number < parts; ++number)
+        names.push_back(
+            (fs::path(file.string_attribute(folder_attribute)) / part_name(int64_t(number))).string());
+    file.allow_links_to(std::move(names));
+}
+
+hdf5::File open_with_parts(const std::string& path, size_t parts) {
+    hdf5::File file = hdf5::File::open(path);
+    allow_links_to_parts(file, parts);
+    return file;
 }
 
 bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone) {

@@ -31,6 +31,11 @@ void write_part_record(hdf5::File& part, int64_t number, const TrainRecord& trai
 /// damaged or not this checkpoint's.
 std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& train);
 
+/// A checkpoint whose header was read, for reading: its links lead to these parts alone.
+hdf5::File open_with_parts(const std::string& path, size_t parts);
+/// Lets the links of a file lead to so many parts.
+void allow_links_to_parts(hdf5::File& file, size_t parts);
+
 /// Whether a file beside this folder of parts links to it, whatever its name, but for those that will be
 /// gone; one of the checkpoint's own name that cannot be read may do so.
 bool is_linked(const std::string& parts_folder, const std::vector<std::string>& gone = {});

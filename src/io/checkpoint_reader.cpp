@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_reader.hpp"
 
+#include "checkpoint_parts.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
 #include "coeus/file/raw_file.hpp"
@@ -118,7 +119,7 @@ CheckpointContents look_into(const std::string& path, const std::vector<Checkpoi
     contents.damage = damage_found_by([&] { header = read_checkpoint_header(path); });
     if (!contents.damage.empty()) return contents;
     check_model(path, header, tensors);
-    const hdf5::File file = hdf5::File::open(path);
+    const hdf5::File file = open_with_parts(path, header.parts.size());
     require_contiguous(file, tensors);
     contents.train = header.train;
     contents.damage = damage_found_by([&] { find_places(contents, file, tensors); });

@@ -2,6 +2,7 @@
 #include "coeus/io/convert_weights.hpp"
 
 #include "checkpoint_file.hpp"
+#include "checkpoint_parts.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/safetensors.hpp"
 
@@ -47,7 +48,7 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
         std::vector<std::vector<uint64_t>> sums;
     };
     const CheckpointHeader header = read_checkpoint_header(path);
-    const auto open = std::make_shared<Open>(Open{hdf5::File::open(path), {}});
+    const auto open = std::make_shared<Open>(Open{open_with_parts(path, header.parts.size()), {}});
     ArraySource source;
     for (const CheckpointHeader::Array& array : header.arrays) {
         if (!moments && !array.path.starts_with("model/")) continue;
@@ -57,11 +58,11 @@ ArraySource arrays_of_checkpoint(const std::string& path, bool moments) {
                               hdf5::name_of(array.type));
         source.arrays.push_back({array.path, *dtype, array.shape});
         const hdf5::Dataset sums = open->file.dataset(checksum_path(array.path));
-        open->sums.push_back(sums.read_all<uint64_t>());
         const int64_t rows = checksum_block_rows(array.shape);
         if (sums.int_attribute(block_rows_attribute) != rows ||
-            int64_t(open->sums.back().size()) != div_ceil(array.shape.rows(), rows))
+            sums.shape().count() != div_ceil(array.shape.rows(), rows))
             throw ConfigError("{}: the checksums of {} do not fit it", path, array.path);
+        open->sums.push_back(sums.read_all<uint64_t>());
     }
     source.read = [open, path, arrays = source.arrays](size_t number, Tensor rows, int64_t first_row) {
         const ArraySource::Array& array = arrays[number];

@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -130,8 +131,15 @@ public:
 private:
     friend class Group;
     Dataset(Handle handle, std::string file, std::string name);
+    void require_own_storage() const;
     Type type_ = Type::other;
     Shape shape_;
+};
+
+/// Other files to which links of a file may lead, and the one to which a link led that is not among them.
+struct Links {
+    std::vector<std::string> allowed;  ///< as the links name them
+    std::string refused;
 };
 
 class Group : public Object {
@@ -144,6 +152,7 @@ public:
     /// Names of the direct members in alphabetical order.
     std::vector<std::string> names() const;
     /// Paths, relative to this group, of all arrays below it, in alphabetical order within each group.
+    /// ConfigError: more than 32 levels of groups, 4096 groups or 2^20 arrays, which links can make of a few.
     std::vector<std::string> dataset_paths() const;
 
     Group create_group(const std::string& path);
@@ -155,7 +164,19 @@ public:
     void create_external_link(const std::string& path, const std::string& file, const std::string& target);
 
 protected:
-    using Object::Object;
+    Group(Handle handle, std::string file, std::string name, std::shared_ptr<Links> links)
+        : Object(std::move(handle), std::move(file), std::move(name)), links_(std::move(links)) {}
+    std::shared_ptr<Links> links_;  // of the file
+
+private:
+    /// What dataset_paths() may still visit.
+    struct Left {
+        int64_t groups, datasets;
+    };
+    std::vector<std::string> dataset_paths(Left& left) const;
+    /// Why an object cannot be opened: its link led to a file that is not allowed, or `otherwise`.
+    [[noreturn]] void fail(const std::string& full, const char* otherwise) const;
+    void require_own_links(const std::string& full) const;
 };
 
 class File : public Group {
@@ -166,6 +187,10 @@ public:
     static File open_for_update(const std::string& path);
     /// Makes the file anew, over any old one. The same calls give the same bytes: no times are stored.
     static File create(const std::string& path);
+
+    /// Lets external links lead to these files, named as the links name them. Without it they lead nowhere:
+    /// what HDF5 finds at their end may be a pipe, for which it waits, or a file of another program.
+    void allow_links_to(std::vector<std::string> files) { links_->allowed = std::move(files); }
 
     /// Flushes and closes with a check, after which only destruction is allowed; without it the destructor
     /// closes without a check.

@@ -137,7 +137,12 @@ TEST_CASE("checkpoint parts: other programs see one file", "[checkpoint]") {
     test::write_file(run.folder / "verify.py", text.substr(begin, text.find("```", begin) - begin));
     const std::string verify = "/usr/bin/python3 " + (run.folder / "verify.py").string() + " " + path;
     CHECK(test::run_shell(verify).output.empty());
-    const hdf5::Dataset norm = hdf5::File::open(path).dataset("model/norm.weight");
+    hdf5::File file = hdf5::File::open(path);
+    CHECK_THROWS_WITH(file.dataset("model/norm.weight"),
+                      Contains("/model/norm.weight is a link to the file step-00000004.parts/") &&
+                          Contains(".h5, which is not a part of this one"));
+    file.allow_links_to({"step-00000004.parts/0.h5", "step-00000004.parts/1.h5", "step-00000004.parts/2.h5"});
+    const hdf5::Dataset norm = file.dataset("model/norm.weight");
     std::string bytes = test::read_file(norm.stored_in());
     bytes[size_t(*norm.offset())] ^= 1;
     test::write_file(norm.stored_in(), bytes);
