@@ -63,7 +63,7 @@ STANDARD = {
     "stdexcept": "runtime_error logic_error",
     "string": "char_traits string_literals string to_string getline stod stoi stoll stoull",
     "string_view": "string_view string_view_literals",
-    "system_error": "error_code errc system_error",
+    "system_error": "error_code errc make_error_code system_error",
     "thread": "thread jthread this_thread",
     "tuple": "tuple tie make_tuple",
     "type_traits": "is_enum_v is_same_v conditional_t integral_constant remove_cvref_t is_trivially_copyable_v"

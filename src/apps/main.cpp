@@ -2,6 +2,7 @@
 // coeus COMMAND ...: finds the command, runs it, turns errors into one message and the exit codes of
 // base/error.hpp.
 #include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/base/version.hpp"
@@ -102,7 +103,7 @@ int main(int argc, char** argv) {
         code = ExitCode::system;
         found_by_all = false;
     } catch (const std::exception& error) {
-        message = error.what();
+        message = text_of(error);
         code = ExitCode::system;
         found_by_all = false;
     }

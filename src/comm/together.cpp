@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/comm/together.hpp"
 
+#include "coeus/base/error_text.hpp"
+
 #include <utility>
 
 namespace coeus {
@@ -30,12 +32,12 @@ std::vector<std::string> broadcast_texts(const Communicator& comm, const std::ve
 namespace {
 
 // What an error says, behind one letter for its kind.
-std::string text_of(const std::exception& error) {
+std::string packed(const std::exception& error) {
     const char kind = dynamic_cast<const ConfigError*>(&error)      ? 'c'
                       : dynamic_cast<const StoppedError*>(&error)   ? 'e'
                       : dynamic_cast<const NotFiniteError*>(&error) ? 'n'
                                                                     : 's';
-    return kind + std::string(error.what());
+    return kind + text_of(error);
 }
 
 }  // namespace
@@ -45,7 +47,7 @@ void together(const Communicator& comm, const std::function<void()>& work) {
     try {
         work();
     } catch (const std::exception& error) {
-        text = text_of(error);
+        text = packed(error);
     }
     comm.patient_barrier();  // the work may be long, and threads of the working rank can use the cores of the
                              // others

@@ -28,8 +28,11 @@ Words included(const TomlEntry& entry) {
     return files;
 }
 
-// `chain`: the decks that led here, each included by the one before it.
-void add(const fs::path& file, Words chain, Settings& settings) {
+constexpr size_t most_levels = 16;  // of decks, each included by the one before it
+constexpr int most_decks = 256;     // a deck counts as often as it is included
+
+// `chain`: the decks that led here, each included by the one before it. `left`: how many more may be read.
+void add(const fs::path& file, Words chain, int& left, Settings& settings) {
     const auto is_this = [&](const std::string& other) {
         std::error_code ignored;
         return fs::equivalent(file, other, ignored);
@@ -39,6 +42,14 @@ void add(const fs::path& file, Words chain, Settings& settings) {
     chain.push_back(file.string());
     if (again) throw ConfigError("{}: a deck cannot include itself: {}", includer, join(chain, " includes "));
 
+    if (chain.size() > most_levels)
+        throw ConfigError("{}: includes {}: more than {} decks, each included by the one before it", includer,
+                          file.string(), most_levels);
+    if (--left < 0)
+        throw ConfigError(
+            "{}: includes {}: more than {} decks in all, if one that is included several times counts each "
+            "time",
+            includer, file.string(), most_decks);
     std::vector<Setting> given;
     Words includes;
     for (TomlEntry& entry : read_toml(file)) {
@@ -55,13 +66,14 @@ void add(const fs::path& file, Words chain, Settings& settings) {
     add_layer(std::move(given), settings);
     std::reverse(includes.begin(), includes.end());
     for (const std::string& include : includes)
-        add((file.parent_path() / include).lexically_normal(), chain, settings);
+        add((file.parent_path() / include).lexically_normal(), chain, left, settings);
 }
 
 }  // namespace
 
 void add_deck(const std::string& file, Settings& settings) {
-    add(file, {}, settings);
+    int left = most_decks;
+    add(file, {}, left, settings);
 }
 
 }  // namespace coeus::config

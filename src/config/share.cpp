@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -18,6 +19,8 @@ using namespace config;
 
 // "" where it cannot be read, which is said when it is needed.
 std::string read_if_there(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) return "";
     std::ifstream file(path, std::ios::binary);
     return path.empty() || !file ? "" : std::string{std::istreambuf_iterator<char>(file), {}};
 }

@@ -101,11 +101,22 @@ FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
     number_ = from.number;
 }
 
+std::string too_long(const std::string& what) {
+    return fmt::format("{} has more than the {} MiB that a piece of JSON may have; make several of it", what,
+                       longest_json >> 20);
+}
+
+void FileReader::refuse(const std::string& what) const {
+    throw ConfigError("{}: {}", file_->path, what);
+}
+
 // The three forms of .json: lines of objects, one array of objects, one object over several lines.
 void FileReader::find_form() {
     size_t begin = 0;
-    while ((begin = text_.find_first_not_of(blanks)) == nowhere && !stream_.at_end())
+    while ((begin = text_.find_first_not_of(blanks)) == nowhere && !stream_.at_end()) {
+        if (int64_t(text_.size()) > longest_json) refuse("begins with more blanks than text may");
         grow(text_.size() + read_bytes);
+    }
     form_ = Form::lines;
     if (begin == nowhere) return;
     if (text_[begin] == '[') {
@@ -113,7 +124,10 @@ void FileReader::find_form() {
         return take(begin + 1);
     }
     size_t end = 0;
-    while ((end = text_.find('\n', begin)) == nowhere && !stream_.at_end()) grow(text_.size() + read_bytes);
+    while ((end = text_.find('\n', begin)) == nowhere && !stream_.at_end()) {
+        if (int64_t(text_.size()) > longest_json) refuse(too_long("line 1"));
+        grow(text_.size() + read_bytes);
+    }
     one_object_ = text_[begin] != '{' ||
                   !is_json(std::string_view(text_).substr(begin, std::min(end, text_.size()) - begin), "");
 }
@@ -158,6 +172,11 @@ bool FileReader::read_text(TextBlock& block, size_t block_bytes) {
             return true;
         }
         const auto cuts = inner_cuts(text_, text_.size() - look_ahead, cut_behind);
+        if (cuts.empty() && int64_t(text_.size()) > longest_uncut)
+            refuse(fmt::format(
+                "from byte {} on there is no place in {} MiB where the text can be cut: a line's end "
+                "before a letter, or a space between two of them; break it into lines",
+                offset_, longest_uncut >> 20));
         if (cuts.empty()) continue;
         std::string rest = text_.substr(cuts.back());
         add_passages(block, block.texts.emplace_back(std::move(text_)), cuts, false);
@@ -174,6 +193,8 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
             done ? all_cuts(text_, line_behind) : inner_cuts(text_, text_.size(), line_behind);
         if (!done && cuts.empty()) {
             const size_t end = text_.rfind('\n');
+            if (end == nowhere && int64_t(text_.size()) > longest_json)
+                refuse(too_long(fmt::format("line {}", number_)));
             if (end == nowhere) continue;
             cuts.push_back(end + 1);
         }
@@ -186,9 +207,7 @@ bool FileReader::read_lines(TextBlock& block, size_t block_bytes) {
 
 // Each element becomes a line of its own: line ends inside it can only be white space.
 bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
-    const auto refuse = [&](const std::string& what) {
-        throw ConfigError("{}: not valid JSON: {}", file_->path, what);
-    };
+    const auto invalid = [&](const std::string& what) { refuse("not valid JSON: " + what); };
     std::string lines;
     const int64_t first = number_;
     size_t at = 0;
@@ -206,12 +225,13 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
         if (end == nowhere || end == text_.size()) {
             // a number might go on; an object at the very end is read again at little cost
             if (stream_.at_end())
-                refuse(fmt::format("the array ends inside or behind [{}] without a ]", number_));
+                invalid(fmt::format("the array ends inside or behind [{}] without a ]", number_));
+            if (int64_t(text_.size() - at) > longest_json) refuse(too_long(fmt::format("[{}]", number_)));
             grow(text_.size() + read_bytes);
             continue;
         }
         if (end == begin || comma != (number_ > 0))
-            refuse(
+            invalid(
                 fmt::format("there must be {} before [{}]", number_ > 0 ? "one comma" : "nothing", number_));
         const size_t line = lines.size();
         lines.append(text_, begin, end - begin);
@@ -222,8 +242,12 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
         ++number_;
         at = end;
     }
-    while (done && !stream_.at_end()) grow(text_.size() + read_bytes);
-    if (done && text_.find_first_not_of(blanks, at) != nowhere) refuse("there is more behind the array");
+    while (done && !stream_.at_end() && text_.find_first_not_of(blanks, at) == nowhere) {
+        take(text_.size());
+        at = 0;
+        grow(read_bytes);
+    }
+    if (done && text_.find_first_not_of(blanks, at) != nowhere) invalid("there is more behind the array");
     take(done ? text_.size() : at);
     const int64_t next = std::exchange(number_, first), offset = offset_;
     const std::string& all = block.texts.emplace_back(std::move(lines));
@@ -234,7 +258,8 @@ bool FileReader::read_array(TextBlock& block, size_t block_bytes) {
 }
 
 void FileReader::add_object(TextBlock& block) {
-    while (!stream_.at_end()) grow(text_.size() + read_bytes);
+    while (!stream_.at_end() && int64_t(text_.size()) <= longest_json) grow(text_.size() + read_bytes);
+    if (int64_t(text_.size()) > longest_json) refuse(too_long("the object"));
     const JsonDocument document = JsonDocument::parse(text_, file_->path);
     const std::string& all = block.texts.emplace_back(document.root().string("text"));
     const auto bytes = int64_t(text_.size());

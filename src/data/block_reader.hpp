@@ -11,6 +11,14 @@
 
 namespace coeus {
 
+/// Of a line of JSON, an element of an array, or an object in a file of its own: its values take 25 times as
+/// much memory.
+constexpr int64_t longest_json = 64 << 20;
+/// Says so of a piece.
+std::string too_long(const std::string& what);
+/// Of plain text without a line's end before a letter or a space between two of them.
+constexpr int64_t longest_uncut = int64_t(1) << 30;
+
 /// The text of one block and what its passages view.
 struct TextBlock {
     std::deque<std::string> texts;  // a deque keeps addresses
@@ -38,6 +46,7 @@ private:
     enum class Form { text, lines, array };
     void skip(int64_t bytes);
     void grow(size_t bytes);
+    [[noreturn]] void refuse(const std::string& what) const;
     void find_form();
     bool read_text(TextBlock& block, size_t block_bytes);
     bool read_lines(TextBlock& block, size_t block_bytes);

@@ -44,7 +44,15 @@ struct Parts {
     }
     void remove() const {
         std::error_code ignored;
-        for (const fs::path& path : {resume, tokens, documents, part}) fs::remove(path, ignored);
+        for (const fs::path& path : {resume, fs::path(resume.string() + ".part"), tokens, documents, part})
+            fs::remove(path, ignored);
+    }
+    // What the next start cannot continue with.
+    void remove_useless() const {
+        std::error_code ignored;
+        if (!fs::exists(resume, ignored)) return remove();
+        fs::remove(part, ignored);
+        fs::remove(resume.string() + ".part", ignored);
     }
 };
 
@@ -110,6 +118,25 @@ public:
     explicit PassageEncoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer), encoder_(tokenizer) {}
 
     Encoded encode(const Passage& passage) {
+        try {
+            return encoded(passage);
+        } catch (const ConfigError& error) {
+            const std::string text = error.what();
+            throw ConfigError("{}", text.starts_with(*passage.file) ? text : *passage.file + ": " + text);
+        }
+    }
+
+    /// A passage of a document whose pieces begin at `from`.
+    void encode_from(const Passage& passage, size_t from, Encoded& out) {
+        if (passage.begins_document()) begin_document(out);
+        const size_t reached =
+            from < passage.end ? encoder_.encode_part(passage.document, from, passage.end, out.ids) : from;
+        out.reached = passage.offset + int64_t(reached);
+        if (passage.ends_document()) end_document(out);
+    }
+
+private:
+    Encoded encoded(const Passage& passage) {
         Encoded out;
         if (passage.json_lines)
             each_json_text(passage, [&](std::string_view text) {
@@ -125,16 +152,6 @@ public:
         return out;
     }
 
-    /// A passage of a document whose pieces begin at `from`.
-    void encode_from(const Passage& passage, size_t from, Encoded& out) {
-        if (passage.begins_document()) begin_document(out);
-        const size_t reached =
-            from < passage.end ? encoder_.encode_part(passage.document, from, passage.end, out.ids) : from;
-        out.reached = passage.offset + int64_t(reached);
-        if (passage.ends_document()) end_document(out);
-    }
-
-private:
     // The expression cannot resume in the middle: all of the document belongs to its first passage.
     void encode_whole(const Passage& passage, Encoded& out) {
         begin_document(out);
@@ -311,6 +328,9 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
         done = Job(corpus, tokenizer, parts, content, options).run();
     } catch (const ConfigError&) {
         parts.remove();  // the user will change the text, and nothing could go on
+        throw;
+    } catch (const SystemError&) {  // the disk is full
+        parts.remove_useless();
         throw;
     }
     publish_file(parts.part.string(), output.string());

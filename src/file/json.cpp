@@ -2,6 +2,7 @@
 #include "coeus/file/json.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,13 +11,13 @@
 #include <cerrno>
 #include <cmath>
 #include <fstream>
-#include <sstream>
 
 namespace coeus {
 
 namespace {
 
-constexpr size_t max_depth = 256;  // of nesting; a file that needs more is damaged
+constexpr int64_t most_values = 1 << 24;  // each takes some 50 bytes
+constexpr size_t max_depth = 256;         // of nesting; a file that needs more is damaged
 
 // Receives the parser's events and fills a Json. Pointers into containers stay valid while they are on the
 // stack: only the innermost container grows.
@@ -58,6 +59,7 @@ public:
 
 private:
     Json& place(Json value) {
+        if (++count_ > most_values) throw ConfigError("{}: more than {} values", name_, most_values);
         if (stack_.empty()) return *root = std::move(value);
         if (Json::Array* array = stack_.back()->as_array()) return array->emplace_back(std::move(value));
         return stack_.back()->as_object()->emplace_back(std::move(key_), std::move(value)).second;
@@ -83,6 +85,7 @@ private:
 
     std::string name_, key_;
     std::vector<Json*> stack_;
+    int64_t count_ = 0;
 };
 
 using Value = nlohmann::ordered_json;
@@ -306,12 +309,8 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
 }
 
 JsonDocument JsonDocument::read(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::stringstream content;
-    if (std::filesystem::is_directory(file) || !in || !(content << in.rdbuf()))
-        throw ConfigError("{}: cannot be read ({})", file.string(),
-                          std::filesystem::is_directory(file) ? "it is a folder" : errno_text(errno));
-    return parse(content.view(), file.string());
+    constexpr int64_t most_bytes = 128 << 20;  // its values take 25 times as much
+    return parse(read_text_file(file, most_bytes), file.string());
 }
 
 void write_json(const Json& value, const std::filesystem::path& file, int indent) {

@@ -55,6 +55,25 @@ std::string read_error(const std::string& path) {
     return why;
 }
 
+std::string read_text_file(const fs::path& file, int64_t most_bytes) {
+    const auto refuse = [&](const std::string& why) {
+        throw ConfigError("{}: cannot be read: {}", file.string(), why);
+    };
+    // without O_NONBLOCK a pipe would be waited for
+    const RawFile opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), file.string());
+    struct stat status;
+    if (opened.descriptor_ < 0 || fstat(opened.descriptor_, &status) != 0) refuse(errno_text(errno));
+    if (S_ISDIR(status.st_mode)) refuse("it is a folder");
+    if (!S_ISREG(status.st_mode))
+        refuse("it is a pipe or a device, not a file; write its content to a file first");
+    if (status.st_size > most_bytes)
+        refuse(fmt::format("it has {} bytes, more than the {} that such a file may have", status.st_size,
+                           most_bytes));
+    std::string text(size_t(status.st_size), '\0');
+    opened.read(text.data(), status.st_size, 0);
+    return text;
+}
+
 RawFile RawFile::open(const std::string& path) {
     require_file(path);
     const Recorded recorded("open", 0, path);

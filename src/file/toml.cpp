@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <fmt/format.h>
 
@@ -18,10 +19,7 @@ struct NotToml {};
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <tuple>
 
 namespace coeus {
@@ -177,14 +175,8 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name
 }
 
 std::vector<TomlEntry> read_toml(const std::filesystem::path& file) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file, ignored))
-        throw ConfigError("{}: cannot be read: it is a folder", file.string());
-    std::ifstream in(file, std::ios::binary);
-    if (!in) throw ConfigError("{}: cannot be read: {}", file.string(), errno_text(errno));
-    std::stringstream text;
-    text << in.rdbuf();
-    return parse_toml(text.str(), file.string());
+    constexpr int64_t most_bytes = 16 << 20;
+    return parse_toml(read_text_file(file, most_bytes), file.string());
 }
 
 std::string toml_text(const TomlValue& value) {

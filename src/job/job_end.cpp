@@ -72,16 +72,12 @@ void tell_job_script(JobNote note) {
     if (!written) throw SystemError(fmt::format("COEUS_DONE_FILE = {}: {}", file, errno_text(reason)));
 }
 
-double JobEnd::epoch_seconds() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 struct JobEnd::State {
     Options options;
     double margin;
     std::mutex mutex;
     std::condition_variable changed;
-    std::optional<double> told;
+    std::optional<double> told;  // of options.now, as the deck's end
     int64_t asked, answered = 0;
     bool ending = false, asking = false;
 
@@ -102,7 +98,7 @@ struct JobEnd::State {
         lock.lock();
         asking = false;
         // no answer says nothing new: a scheduler may be restarting
-        if (end) told = end;
+        if (end) told = options.now() + (*end - options.epoch());
         answered = question;
         changed.notify_all();
     }

@@ -2,13 +2,11 @@
 #include "coeus/pipeline/from_file.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/file/raw_file.hpp"
 #include "coeus/pipeline/simulate.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 namespace coeus {
 
@@ -126,12 +124,8 @@ Timetable parse_timetable(const std::string& text, const std::string& name, Mess
 }
 
 Timetable read_timetable(const std::string& path) {
-    if (std::filesystem::is_directory(path)) throw ConfigError("{}: a folder, not a file", path);
-    std::ifstream file(path);
-    if (!file) throw ConfigError("{}: cannot be read: {}", path, errno_text(errno));
-    std::stringstream text;
-    text << file.rdbuf();
-    return checked_timetable(text.str(), path);
+    constexpr int64_t most_bytes = 128 << 20;
+    return checked_timetable(read_text_file(path, most_bytes), path);
 }
 
 Timetable checked_timetable(const std::string& text, const std::string& path) {

@@ -168,10 +168,12 @@ Json chart_data(const Chart& chart, const Box& box, const std::vector<RunData>& 
         .set("curves", std::move(curves));
 }
 
-// As the content of a script element: "</" would end it.
+// As the content of a script element: "</script" would end it, and "<!--" with "<script" hide its end.
 std::string script_data(Json charts) {
     std::string text = Json::object().set("charts", std::move(charts)).text();
-    for (size_t at = 0; (at = text.find("</", at)) != std::string::npos; at += 3) text.insert(at + 1, "\\");
+    const std::string escaped = "\\u003c";  // in JSON "<" is in strings alone
+    for (size_t at = 0; (at = text.find('<', at)) != std::string::npos; at += escaped.size())
+        text.replace(at, 1, escaped);
     return text;
 }
 

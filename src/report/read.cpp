@@ -64,6 +64,9 @@ void add_line(const JsonView& line, RunData& run) {
 }
 
 void read_metrics(const fs::path& file, RunData& run) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored) && fs::exists(file, ignored))
+        throw ConfigError("cannot read {}: it is a folder, a pipe or a device, not a file", file.string());
     std::ifstream in(file);
     if (!in) throw ConfigError("cannot read {}: {}", file.string(), errno_text(errno));
     int64_t number = 0;

@@ -5,6 +5,7 @@
 #include "coeus/watchdog/watchdog.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
 #include "coeus/base/random_id.hpp"
 #include "coeus/comm/mpi.hpp"
@@ -391,7 +392,7 @@ const std::vector<std::string>& Watchdog::hosts() const {
 void Watchdog::guard(const std::function<void()>& work) {
     const auto report = [&](const std::exception& error) {
         if (thread_->neighbours.world_size() == 1) return;
-        thread_->notice(HangOccasion::Kind::error, error.what());
+        thread_->notice(HangOccasion::Kind::error, text_of(error));
         sleep_seconds(2 * thread_->last_patience());  // the watchdog's thread ends the process
     };
     try {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -16,6 +17,10 @@ void require_file(const std::string& path, bool writable = false);
 /// first byte can be read, it is empty, or it is not there. Such an error says nothing of what the file
 /// holds.
 std::string read_error(const std::string& path);
+
+/// The whole of a text file. ConfigError: absent, a folder, a pipe or a device (which need not end), more
+/// than `most_bytes`, or not to be read.
+std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
 
 /// An open file. Reads and writes name a position, so threads and processes may share one file.
 class RawFile {
@@ -47,6 +52,7 @@ public:
     void sync();
 
 private:
+    friend std::string read_text_file(const std::filesystem::path& file, int64_t most_bytes);
     RawFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
     int descriptor_ = -1;
     std::string path_;

@@ -33,10 +33,13 @@ public:
     using Ask = std::function<std::optional<double>()>;
     struct Options {
         std::optional<double> wall_seconds;  ///< from `start` on, whatever the job has
-        double start = epoch_seconds();
+        double start = steady_seconds();     ///< of `now`
         Ask ask;                 ///< now and again, since a job's limit may be changed; null: never
         double ask_every = 300;  ///< seconds
-        std::function<double()> now = epoch_seconds;
+        /// Seconds since 1970, for what `ask` says, when it says it: a clock that is set later changes
+        /// nothing.
+        std::function<double()> epoch = seconds_since_1970;
+        std::function<double()> now = steady_seconds;  ///< a clock that is never set
     };
     /// `margin` seconds before the end it notes that time is over (coeus/base/stop_signals.hpp), for loops
     /// that are far from the next safe point of all ranks; more time after that comes too late.
@@ -50,8 +53,6 @@ public:
     std::optional<double> seconds_left() const;
     /// Asks once more, and waits for the answer, `seconds` at most: a signal may have come with a new end.
     void ask_again(double seconds);
-
-    static double epoch_seconds();
 
 private:
     struct State;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpe.hpp"
 
+#include "coeus/base/error.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -14,6 +16,7 @@ namespace {
 constexpr size_t most_cached_words = 1 << 17;
 // Up to here looking at all pairs for the next merge is faster than keeping them in order.
 constexpr size_t most_few = 48;
+constexpr size_t longest_word = 16 << 20;  // 25 times as much memory is needed to merge it
 constexpr int32_t no_merge = std::numeric_limits<int32_t>::max();
 
 // The product's upper bits depend on all of the pair.
@@ -70,6 +73,12 @@ void Bpe::Encoder::encode_new(std::string_view text, size_t begin, size_t end, s
 }
 
 void Bpe::Encoder::merge(std::string_view piece, std::vector<int32_t>& ids) {
+    if (piece.size() > longest_word)
+        throw ConfigError(
+            "a word of {} bytes, without a place where it could be cut, is longer than the {} MiB that a "
+            "word may "
+            "have; break it into lines, or leave it out",
+            piece.size(), longest_word >> 20);
     if (bpe_->whole_pieces_)
         if (const int32_t* whole = bpe_->id_of_piece_.find(piece)) return ids.push_back(*whole);
     parts_.clear();

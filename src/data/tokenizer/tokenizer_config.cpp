@@ -3,11 +3,10 @@
 
 #include "byte_symbols.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/file/raw_file.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 namespace coeus {
 
@@ -25,11 +24,8 @@ std::optional<std::string> special_of(const JsonView& config, const char* key) {
 }  // namespace
 
 std::string content_of(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::stringstream content;
-    if (!in || fs::is_directory(file)) throw ConfigError("{}: cannot be read", file.string());
-    content << in.rdbuf();
-    return content.str();
+    constexpr int64_t most_bytes = 128 << 20;
+    return read_text_file(file, most_bytes);
 }
 
 int32_t token_id(const JsonView& value) {

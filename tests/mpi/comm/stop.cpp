@@ -28,7 +28,7 @@ JobEnd::Options end_of(const std::shared_ptr<Job>& job) {
         ++job->asked;
         return std::optional<double>(job->end);
     };
-    options.now = [job] { return double(job->now); };
+    options.now = options.epoch = [job] { return double(job->now); };
     return options;
 }
 

@@ -88,6 +88,34 @@ TEST_CASE("A deck cannot name the deck") {
                               "deck names others with include");
 }
 
+TEST_CASE("Includes end: 16 levels and 256 decks, of files alone") {
+    const test::TemporaryFolder folder;
+    const auto deck = [&](int number) { return (folder / fmt::format("{}.toml", number)).string(); };
+    const auto chain = [&](int levels) {
+        for (int i = 1; i < levels; ++i)
+            test::write_file(deck(i), fmt::format("include = \"{}.toml\"\n", i + 1));
+        test::write_file(deck(levels), "");
+        return error_of(deck(1));
+    };
+    CHECK(chain(16) == "no error");
+    CHECK(chain(17) ==
+          deck(16) + ": includes " + deck(17) + ": more than 16 decks, each included by the one before it");
+    // each names the next twice
+    const auto tree = [&](int levels) {
+        for (int i = 1; i < levels; ++i)
+            test::write_file(deck(i), fmt::format("include = [\"{0}.toml\", \"{0}.toml\"]\n", i + 1));
+        test::write_file(deck(levels), "");
+        return error_of(deck(1));
+    };
+    CHECK(tree(8) == "no error");  // 255
+    CHECK_THAT(
+        tree(9),
+        Contains(": more than 256 decks in all, if one that is included several times counts each time"));
+    test::write_file(deck(1), "include = \"/dev/zero\"\n");
+    CHECK_THAT(error_of(deck(1)),
+               Contains("/dev/zero: cannot be read: it is a pipe or a device, not a file"));
+}
+
 TEST_CASE("Mistakes in a deck name file, line and column") {
     const test::TemporaryFolder folder;
     const std::string deck = (folder / "deck.toml").string();

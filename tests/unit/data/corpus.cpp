@@ -408,3 +408,30 @@ TEST_CASE("corpus: what is not UTF-8 is said with its place, and what it looks l
           "4 invalid bytes or sequences became U+FFFD: 2 files are not UTF-8, most of all " + at +
               "/latin.txt (3), first at line 1, byte 4; " + convert);
 }
+
+TEST_CASE("corpus: a line or an element of JSON longer than 64 MiB is refused before it fills the memory") {
+    const TemporaryFolder folder;
+    const std::string text(65 << 20, 'a'), object = "{\"text\": \"" + text + "\"}";
+    const auto refusal = [&](const std::string& name, const std::string& content) {
+        const std::string path = (folder / name).string();
+        write_file(path, content);
+        try {
+            const Corpus corpus({path});
+            corpus.read([](const std::vector<Passage>& passages) {
+                for (const Passage& passage : passages)
+                    if (passage.json_lines) each_json_text(passage, [](std::string_view) {});
+            });
+        } catch (const ConfigError& error) {
+            return std::string(error.what()).substr(path.size());
+        }
+        return std::string("nothing");
+    };
+    const std::string rule = " more than the 64 MiB that a piece of JSON may have; make several of it";
+    const std::string good = "{\"text\": \"a\"}";
+    CHECK(refusal("a.jsonl", good + "\n" + object) == ": line 2 has" + rule);
+    CHECK(refusal("b.jsonl", good + "\n" + object + "\n" + good + "\n") == ": line 2 has" + rule);
+    CHECK(refusal("a.json", "[" + good + ", " + object + "]") == ": [1] has" + rule);
+    CHECK(refusal("b.json", "{\n\"text\": \"" + text + "\"}") == ": the object has" + rule);
+    CHECK(refusal("c.json", object) == ": line 1 has" + rule);
+    CHECK(refusal("d.json", "[" + good + "]" + std::string(65 << 20, ' ')) == "nothing");
+}

@@ -7,6 +7,7 @@
 #include "coeus/data/token_file.hpp"
 #include "coeus/file/json.hpp"
 #include "support/catch.hpp"
+#include "support/full_disk.hpp"
 #include "support/support.hpp"
 #include "token_files.hpp"
 
@@ -240,6 +241,35 @@ TEST_CASE("tokenize: bad input") {
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
         CHECK(entry.path().extension() != ".part");
+}
+
+TEST_CASE("tokenize: a full disk leaves nothing with which no start can continue") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(small_tokenizer().path());
+    std::string text;
+    for (int i = 0; text.size() < 20000; ++i) text += "The cat sat " + std::to_string(i * 7919) + " times\n";
+    write_file(folder / "a.txt", text);
+    const Corpus corpus({folder / "a.txt"});
+    const std::filesystem::path output = folder / "out" / "x.h5";
+    const auto expected = tokenize(corpus, tokenizer, folder / "whole.h5", {.threads = 1});
+    for (const rlim_t bytes :
+         {rlim_t(100), rlim_t(expected.tokens * 2 + 10)}) {  // the spool, or the HDF5 file
+        const FullDisk full(bytes);
+        CHECK_THROWS_AS(tokenize(corpus, tokenizer, output, {.threads = 1}), SystemError);
+        CHECK(files_in(output.parent_path()).empty());
+    }
+    CHECK(tokenize(corpus, tokenizer, output, {.threads = 1}).tokens == expected.tokens);
+}
+
+TEST_CASE("tokenize: a word of more than 16 MiB is refused, and the file named") {
+    const TemporaryFolder folder;
+    const Tokenizer tokenizer(small_tokenizer().path());
+    write_file(folder / "a.txt", "the cat " + std::string((16 << 20) + 1, 'a') + " sat");
+    CHECK_THROWS_WITH(
+        tokenize(Corpus({folder / "a.txt"}), tokenizer, folder / "x.h5", {.threads = 1}),
+        Contains("a.txt: a word of 167772") && Contains(" bytes, without a place where it could be cut, is "
+                                                        "longer than the 16 MiB that a word may have"));
+    CHECK_FALSE(std::filesystem::exists(folder / "x.h5.tokens.part"));
 }
 
 TEST_CASE("tokenize: a run that was killed goes on where it stopped") {

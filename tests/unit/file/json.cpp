@@ -70,7 +70,7 @@ TEST_CASE("json: text that is not JSON") {
                       "config.json: the key \"a\" appears twice in one object");
     CHECK_THROWS_WITH(parse(std::string(100000, '[')), "config.json: nested deeper than 256 levels");
     CHECK_THROWS_WITH(JsonDocument::read("/nowhere/x.json"),
-                      "/nowhere/x.json: cannot be read (No such file or directory)");
+                      "/nowhere/x.json: cannot be read: No such file or directory");
 }
 
 TEST_CASE("json: building and writing") {

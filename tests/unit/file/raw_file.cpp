@@ -6,6 +6,8 @@
 #include "support/full_disk.hpp"
 #include "support/support.hpp"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <string_view>
 
@@ -83,4 +85,27 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
                       Contains("x cannot be made: No such file or directory"));
     CHECK_THROWS_AS(RawFile::open_for_update(folder / "no"), SystemError);
     CHECK_THROWS_AS(free_bytes(folder / "no"), SystemError);
+}
+
+TEST_CASE("text file: what is no file of so many bytes is refused, and no pipe is waited for") {
+    const test::TemporaryFolder folder;
+    const std::string file = folder / "a.txt", pipe = folder / "pipe";
+    test::write_file(file, "four");
+    CHECK(read_text_file(file, 4) == "four");
+    CHECK_THROWS_WITH(read_text_file(file, 3),
+                      file + ": cannot be read: it has 4 bytes, more than the 3 that such a file may have");
+    CHECK_THROWS_WITH(read_text_file(folder / "none", 3),
+                      Contains("none: cannot be read: No such file or directory"));
+    CHECK_THROWS_WITH(read_text_file(folder.path(), 3), Contains("cannot be read: it is a folder"));
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    for (const std::string& endless : {pipe, std::string("/dev/zero")}) {
+        CHECK_THROWS_AS(read_text_file(endless, 3), ConfigError);
+        CHECK_THROWS_WITH(
+            read_text_file(endless, 3),
+            endless +
+                ": cannot be read: it is a pipe or a device, not a file; write its content to a "
+                "file first");
+    }
+    CHECK(read_error(pipe).empty());
+    CHECK(read_error(folder.path()) == "Is a directory");
 }

@@ -21,7 +21,7 @@ TEST_CASE("the end of a job is the earlier one of the deck's and the scheduler's
     JobEnd::Options options;
     options.wall_seconds = 500;
     options.start = 1000;
-    options.now = [&] { return now; };
+    options.now = options.epoch = [&] { return now; };
     {
         const JobEnd own(options);
         CHECK(own.seconds_left() == 500);
@@ -55,7 +55,7 @@ TEST_CASE("the end of a job is the earlier one of the deck's and the scheduler's
 TEST_CASE("so long before the end as the margin says it is noted that time is over") {
     std::atomic<double> told = 5000;
     JobEnd::Options options;
-    options.now = [] { return 1000.0; };
+    options.now = options.epoch = [] { return 1000.0; };
     options.ask = [&] { return std::optional<double>(told); };
     {
         JobEnd end(options, 30);
@@ -79,6 +79,34 @@ TEST_CASE("so long before the end as the margin says it is noted that time is ov
         CHECK(stop_request() == out_of_time);
         CHECK(timer.seconds() > 0.04);
     }
+    CHECK(stop_request() == 0);
+}
+
+TEST_CASE("a clock that is set forward or back ends no run") {
+    std::atomic<double> epoch = 1.7e9, end = 1.7e9 + 600;
+    std::atomic<int> asked = 0;
+    JobEnd::Options options;
+    options.wall_seconds = 500;
+    options.start = 1000;
+    options.now = [] { return 1100.0; };
+    options.epoch = [&] { return double(epoch); };
+    {
+        const JobEnd own(options);
+        CHECK(own.seconds_left() == 400);
+        epoch = 1.8e9;
+        CHECK(own.seconds_left() == 400);
+        epoch = 1.7e9;
+    }
+    options.wall_seconds.reset();
+    options.ask = [&]() -> std::optional<double> {
+        if (asked++ > 0) return std::nullopt;
+        return double(end);
+    };
+    JobEnd scheduled(options);
+    scheduled.ask_again(patience(60));
+    CHECK(scheduled.seconds_left() == 600);
+    epoch = 1.8e9;
+    CHECK(scheduled.seconds_left() == 600);
     CHECK(stop_request() == 0);
 }
 

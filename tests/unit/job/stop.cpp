@@ -31,7 +31,7 @@ JobEnd::Options by_deck(const SharedJob& job) {
     JobEnd::Options options;
     options.start = 1000;
     options.wall_seconds = job->end - options.start;
-    options.now = [job] { return double(job->now); };
+    options.now = options.epoch = [job] { return double(job->now); };
     return options;
 }
 
@@ -42,7 +42,7 @@ JobEnd::Options by_scheduler(const SharedJob& job) {
         job->silent.wait(true);
         return std::optional<double>(job->end);
     };
-    options.now = [job] { return double(job->now); };
+    options.now = options.epoch = [job] { return double(job->now); };
     return options;
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("stop: squeue tells what is left after a signal") {
         const StopSignals signals;
         JobEnd::Options options;
         options.ask = slurm_job_end;
-        options.now = [] { return 1.7e9; };
+        options.now = options.epoch = [] { return 1.7e9; };
         Stop stop(alone(), options, 30);
         CHECK(comes_true([&] { return stop.seconds_left() == 3600; }));
         CHECK_FALSE(stop.agreed(3570));

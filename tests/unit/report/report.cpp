@@ -252,6 +252,17 @@ TEST_CASE("report: the page of several runs") {
     CHECK(*(*marks.at(0).as_array())[0].as_real() == 2500);
 }
 
+TEST_CASE("report: no name of a run ends the page's data, or hides their end") {
+    const TemporaryFolder folder;
+    for (const char* name : {"<!--<script>", "</script>", "<!--", "a<b"}) {
+        const std::string html = report_html(read_runs({make_run(folder / name / "x", losses(3))}));
+        CHECK(is_balanced(html));
+        const std::string data = between(html, "id=\"data\">", "</script>").at(0);
+        CHECK(data.find('<') == std::string::npos);
+        CHECK(data_of(html).find("charts")->as_array() != nullptr);
+    }
+}
+
 TEST_CASE("report: many values are thinned without losing a peak, and their mean is drawn") {
     const TemporaryFolder folder;
     std::string lines;

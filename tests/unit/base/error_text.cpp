@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coeus/base/error_text.hpp"
+
+#include "support/catch.hpp"
+
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+using namespace coeus;
+using Catch::Contains;
+
+TEST_CASE("error text: lack of memory and of threads is said in words") {
+    CHECK_THAT(text_of(std::bad_alloc()), Contains("not enough memory"));
+    const auto error = [](std::errc code) { return std::system_error(std::make_error_code(code)); };
+    CHECK_THAT(text_of(error(std::errc::resource_unavailable_try_again)),
+               Contains("a thread cannot be started: Resource temporarily unavailable; look at `ulimit -u`"));
+    CHECK(text_of(error(std::errc::permission_denied)) == "Permission denied");
+    CHECK(text_of(std::runtime_error("as it is")) == "as it is");
+}
