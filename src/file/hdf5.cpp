@@ -78,7 +78,7 @@ File File::open_existing(const std::string& path, bool writable) {
     const Handle list = file_access(path, writable);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
     if (file.id() < 0) {
-        const std::string why = reason();
+        const std::string why = reason(path);
         const bool truncated = why.find("truncated") != std::string::npos;
         throw ConfigError("{} {}: {}", path, truncated ? "is truncated" : "is a damaged HDF5 file", why);
     }
@@ -99,7 +99,7 @@ File File::create(const std::string& path) {
     const Handle access_list = file_access(path, true);
     const Handle create_list = creation(H5P_FILE_CREATE, path);
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, create_list.id(), access_list.id());
-    if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason()));
+    if (id < 0) throw SystemError(fmt::format("{} cannot be made: {}", path, reason(path)));
     return {Handle(id, close_file), path, "/", std::make_shared<Links>()};
 }
 
@@ -116,7 +116,7 @@ void Group::require_own_links(const std::string& full) const {
 }
 
 void Group::fail(const std::string& full, const char* otherwise) const {
-    const std::string why = reason();
+    const std::string why = reason(file_);
     require_own_links(full);
     throw ConfigError("{}: {} is {}damaged: {}", file_, full, otherwise, why);
 }
@@ -168,7 +168,7 @@ std::vector<std::string> Group::names() const {
         return 0;
     };
     if (H5Literate(handle_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &all) < 0)
-        throw ConfigError("{}: {} is damaged: {}", file_, name_, reason());
+        throw ConfigError("{}: {} is damaged: {}", file_, name_, reason(file_));
     return all;
 }
 

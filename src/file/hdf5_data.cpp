@@ -121,7 +121,7 @@ void Dataset::read_elements(void* out, Type memory, int64_t first, int64_t count
     for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
         void* to = static_cast<char*>(out) + done * size_of(memory);
         if (H5Dread(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, to) < 0)
-            throw ConfigError("{}: {} cannot be read: {}", file_, name_, reason());
+            throw ConfigError("{}: {} cannot be read: {}", file_, name_, reason(file_));
     });
 }
 
@@ -132,7 +132,7 @@ void Dataset::write_elements(const void* in, Type memory, int64_t first, int64_t
     for_each_box(shape_, first, count, file_, handle_.id(), [&](hid_t space, hid_t buffer, int64_t done) {
         const void* from = static_cast<const char*>(in) + done * size_of(memory);
         if (H5Dwrite(handle_.id(), element.id(), buffer, space, H5P_DEFAULT, from) < 0)
-            throw SystemError(fmt::format("{}: {} cannot be written: {}", file_, name_, reason()));
+            throw SystemError(fmt::format("{}: {} cannot be written: {}", file_, name_, reason(file_)));
     });
 }
 

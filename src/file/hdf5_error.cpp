@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hdf5_error.hpp"
 
+#include "coeus/file/raw_file.hpp"
+
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -20,7 +22,7 @@ void be_quiet() {
     });
 }
 
-std::string reason() {
+std::string reason(const std::string& file) {
     std::string text;
     // H5E_WALK_UPWARD starts at the innermost call, where the cause is said best
     const auto take_first = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -36,7 +38,10 @@ std::string reason() {
     const size_t begin = text.find(mark), colon = text.find(':');
     if (begin == std::string::npos || colon == std::string::npos) return text;
     const size_t end = text.find('\'', begin + mark.size());
-    return text.substr(0, colon + 2) + text.substr(begin + mark.size(), end - begin - mark.size());
+    const std::string of_the_system = text.substr(begin + mark.size(), end - begin - mark.size());
+    if (text.starts_with("file read failed"))
+        throw ReadError(fmt::format("{} cannot be read: {}", file, of_the_system));
+    return text.substr(0, colon + 2) + of_the_system;
 }
 
 namespace {

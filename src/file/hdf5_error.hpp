@@ -16,15 +16,15 @@ static_assert(sizeof(hid_t) == sizeof(int64_t));
 void be_quiet();
 
 /// HDF5's reason for the last failed call: its innermost description, with the reason of the operating
-/// system where it says one.
-std::string reason();
+/// system where it says one. ReadError, naming the file, where that is why HDF5 could not read it.
+std::string reason(const std::string& file);
 
 /// Throws SystemError naming file and call where an identifier or status is negative; returns it otherwise.
 template <class Status>
 Status check(Status status, const char* call, const std::string& file,
              std::source_location where = std::source_location::current()) {
     if (status < 0) [[unlikely]]
-        throw SystemError(fmt::format("{}: {} failed: {}", file, call, reason()), where);
+        throw SystemError(fmt::format("{}: {} failed: {}", file, call, reason(file)), where);
     return status;
 }
 

@@ -124,7 +124,7 @@ void RawFile::read(void* to, int64_t bytes, int64_t offset) const {
     while (bytes > 0) {
         const ssize_t moved = pread(descriptor_, next, size_t(std::min(bytes, largest_transfer)), offset);
         if (moved < 0 && errno == EINTR) continue;
-        if (moved < 0) fail(path_, "cannot be read");
+        if (moved < 0) throw ReadError(fmt::format("{} cannot be read: {}", path_, errno_text(errno)));
         if (moved == 0) throw SystemError(fmt::format("{} ends before byte {}", path_, offset + bytes));
         next += moved, offset += moved, bytes -= moved;
     }

@@ -34,10 +34,7 @@ std::string compare(const std::string& path, const std::vector<CheckpointTensor>
 /// this one.
 void require_readable(const std::string& path) {
     if (const std::string why = read_error(path); !why.empty())
-        throw SystemError(fmt::format(
-            "{} cannot be read: {}. It may be good: make it readable, or move it away to start from an "
-            "earlier checkpoint",
-            path, why));
+        throw SystemError(may_be_good(fmt::format("{} cannot be read: {}", path, why)));
 }
 
 /// What came of an attempt: the record, or what is wrong with the file's bytes. The same on all ranks.
@@ -51,11 +48,21 @@ Attempt attempt_load(const std::string& path, const std::vector<CheckpointTensor
     const CheckpointContents contents = find_arrays(path, tensors, ranks);
     if (!contents.damage.empty()) return {contents.damage, {}};
     std::vector<uint64_t> sums;
+    std::string unreadable;
     try {
-        together(ranks, [&] { sums = read_arrays(contents, tensors); });
+        together(ranks, [&] {
+            try {
+                sums = read_arrays(contents, tensors);
+            } catch (const ReadError& error) {
+                unreadable = error.what();
+            }
+        });
     } catch (const CollectiveError& error) {
         return {fmt::format("{} is damaged: {}", path, error.what()), {}};
     }
+    together(ranks, [&] {
+        if (!unreadable.empty()) throw SystemError(may_be_good(unreadable));
+    });
     sums = sum_over_ranks(sums, ranks);
     const std::string damage = ranks.rank() == 0 ? compare(path, tensors, contents, sums) : "";
     return {broadcast_text(ranks, damage), contents.train};

@@ -113,6 +113,8 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     std::vector<std::string> parts;
     for (int64_t number = 0; number < count; ++number) {
         parts.push_back((folder / part_name(number)).string());
+        if (const std::string why = read_error(parts.back()); !why.empty())
+            throw ReadError(fmt::format("{} cannot be read: {}", parts.back(), why));
         try {
             check_part(file.file(), parts.back(), number, train);
         } catch (const ConfigError& error) {

@@ -108,6 +108,8 @@ std::string damage_found_by(const Look& look) {
         return "";
     } catch (const ConfigError& error) {
         return error.what();
+    } catch (const ReadError&) {  // says nothing of the bytes
+        throw;
     } catch (const SystemError& error) {  // of a call of HDF5
         return error.what();
     }
@@ -282,10 +284,20 @@ struct Reader {
 
 }  // namespace
 
+std::string may_be_good(const std::string& why) {
+    return why + ". It may be good: make it readable, or move it away to start from an earlier checkpoint";
+}
+
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                                const Communicator& ranks) {
     CheckpointContents contents;
-    on_first_rank(ranks, [&] { contents = look_into(path, tensors); });
+    on_first_rank(ranks, [&] {
+        try {
+            contents = look_into(path, tensors);
+        } catch (const ReadError& error) {
+            throw SystemError(may_be_good(error.what()));
+        }
+    });
     broadcast(contents, ranks);
     return contents;
 }

@@ -31,8 +31,11 @@ struct CheckpointContents {
 CheckpointContents find_arrays(const std::string& path, const std::vector<CheckpointTensor>& tensors,
                                const Communicator& ranks);
 
+/// The message of a file that the system cannot read, which a run must not pass over.
+std::string may_be_good(const std::string& why);
+
 /// Reads this rank's part of each array, and returns the sums of its shares of the blocks. Neither MPI nor
-/// HDF5. SystemError where the bytes cannot be read.
+/// HDF5. ReadError where the system cannot read them, another SystemError where they are not there.
 std::vector<uint64_t> read_arrays(const CheckpointContents& contents,
                                   const std::vector<CheckpointTensor>& tensors);
 

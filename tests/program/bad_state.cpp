@@ -80,3 +80,34 @@ TEST_CASE("Weights that are not finite are not saved, and the last good checkpoi
     // the run goes on with a rate that it can bear
     train_tiny(out, data, saving + Arguments{steps(3)});
 }
+
+TEST_CASE("A checkpoint that a disk cannot read in its middle is not damaged, and nothing replaces it") {
+    const TemporaryFolder folder;
+    const fs::path data = folder / "data.h5";
+    write_token_file(data, {.tokens = learnable_tokens(40 * 17)});
+    const auto check = [&](const Arguments& more, const std::string& bad_file, int ranks) {
+        const fs::path out = folder / bad_file;
+        train_tiny(out, data, Arguments{"--checkpoint.enable", "--checkpoint.interval=1", steps(2)} + more);
+        const fs::path file = out / "checkpoint" / bad_file;
+        const std::string state = read_file(file);
+        const auto size = int64_t(state.size());
+        // the superblock, the elements, the layout's guard
+        for (const int64_t from : {int64_t(40), size / 2, size - 9}) {
+            const Outcome run =
+                run_coeus(tiny_run(out, data, Arguments{"--checkpoint.enable", steps(3)} + more), ranks,
+                          {{"LD_PRELOAD", COEUS_DISK},
+                           {"COEUS_TEST_BAD_FILE", bad_file},
+                           {"COEUS_TEST_BAD_FROM", std::to_string(from)}});
+            INFO(run.output);
+            CHECK(run.exit_code == 3);
+            CHECK_THAT(run.output,
+                       Contains(file.string() + " cannot be read: Input/output error. It may be good: "));
+            CHECK(count_of("passed over", run.output) == 0);
+            CHECK(read_file(file) == state);
+            CHECK_FALSE(fs::exists(out / checkpoint_of(3)));
+        }
+        train_tiny(out, data, Arguments{"--checkpoint.enable", steps(3)} + more);
+    };
+    check({}, "step-00000002.h5", 2);
+    check({"--checkpoint.files=2"}, "step-00000002.parts/1.h5", 0);
+}

@@ -3,6 +3,8 @@
 // under its name. Errors carry the path and the system's reason.
 #pragma once
 
+#include "coeus/base/error.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +15,12 @@ namespace coeus {
 
 /// ConfigError where the path is absent, a folder, or not readable (`writable`: nor writable) by this user.
 void require_file(const std::string& path, bool writable = false);
+/// The system cannot read a file (permission, an error of the disk), which says nothing of what it holds.
+class ReadError : public SystemError {
+public:
+    explicit ReadError(const std::string& what) : SystemError(what, NoPlace{}) {}
+};
+
 /// Why the system cannot read a file that is there: "Permission denied", "Input/output error"; "" if its
 /// first byte can be read, it is empty, or it is not there. Such an error says nothing of what the file
 /// holds.
@@ -37,7 +45,7 @@ public:
 
     const std::string& path() const { return path_; }
     int64_t size() const;
-    /// Reads or writes everything, or throws SystemError.
+    /// Reads or writes everything, or throws SystemError; ReadError where the system cannot read.
     void read(void* to, int64_t bytes, int64_t offset) const;
     void write(const void* from, int64_t bytes, int64_t offset);
     /// Lets the system begin to fetch what will be read soon.
