@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decks that include others: the input is several, one behind the other, which a line "%" divides. The first
+// is read.
+#include "coeus/config/config.hpp"
+#include "target.hpp"
+
+#include <algorithm>
+
+namespace coeus::fuzz {
+
+void read_input(std::string_view input) {
+    constexpr std::string_view border = "\n%\n";
+    char name = 'a';
+    for (size_t begin = 0; begin <= input.size() && name <= 'h'; ++name) {
+        const size_t end = std::min(input.find(border, begin), input.size());
+        write_scratch(std::string(1, name) + ".toml", input.substr(begin, end - begin));
+        begin = end + border.size();
+    }
+    // of an input before
+    for (; name <= 'h'; ++name) std::filesystem::remove(scratch() / (std::string(1, name) + ".toml"));
+    const CommandLine line = parse_command_line({(scratch() / "a.toml").string()});
+    deck_text(line.config);
+}
+
+std::vector<std::string> seeds() {
+    return {"include = \"b.toml\"\n[training]\nsteps = 10\n%\n[training]\nseq_len = 128\n",
+            "include = [\"b.toml\", \"c.toml\"]\n%\ninclude = \"c.toml\"\n%\n[optimizer]\nlr = 1e-3\n",
+            "include = \"a.toml\"\n",
+            "include = [\"b.toml\", \"b.toml\"]\n%\ninclude = [\"c.toml\", \"c.toml\"]\n%\n",
+            "include = \"/dev/zero\"\n",
+            "include = \"../a.toml\"\n"};
+}
+
+}  // namespace coeus::fuzz
