@@ -43,6 +43,7 @@ int train(const Arguments& arguments) {
         Trainer trainer(command_line, mpi, watchdog, start_up);
         trainer.run();
     });
+    log::flush();
     if (mpi.world_rank() == 0) tell_job_script(JobNote::complete);
     return 0;
 }

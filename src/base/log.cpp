@@ -2,8 +2,10 @@
 #include "coeus/base/log.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/telemetry_file.hpp"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -13,10 +15,42 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace coeus::log {
 
 namespace {
+
+// The mutex is recursive: that the file cannot be written is a line of it too.
+class FileSink final : public spdlog::sinks::sink {
+public:
+    explicit FileSink(const std::string& path) : file_(path) { file_.require_open(); }
+    void log(const spdlog::details::log_msg& message) override {
+        const std::lock_guard lock(mutex_);
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        file_.append({line.data(), line.size() - 1});  // it ends lines itself
+    }
+    void flush() override {
+        const std::lock_guard lock(mutex_);
+        file_.say_losses();
+    }
+    void set_pattern(const std::string& pattern) override {
+        set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern));
+    }
+    void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+        const std::lock_guard lock(mutex_);
+        formatter_ = std::move(formatter);
+    }
+
+private:
+    std::recursive_mutex mutex_;
+    TelemetryFile file_;
+    std::unique_ptr<spdlog::formatter> formatter_;
+};
 
 // One of the process: the sinks, and who this process is. (The others: FlightRecorder::own(), the signals
 // that stop_signals.cpp notes.)
@@ -42,7 +76,8 @@ bool color_fits() {
 }
 
 State& state() {
-    static State s = {terminal_logger(color_fits()), nullptr, {}, true, color_fits()};
+    // never destroyed: other statics may still have something to say when the process ends
+    static State& s = *new State{terminal_logger(color_fits()), nullptr, {}, true, color_fits()};
     return s;
 }
 
@@ -80,14 +115,8 @@ void init(const Options& options) {
     s.shown = std::find(options.ranks.begin(), options.ranks.end(), options.rank) != options.ranks.end();
     s.file.reset();
     if (!options.file.empty()) {
-        try {
-            s.file = std::make_shared<spdlog::logger>(
-                "file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file));
-        } catch (const spdlog::spdlog_ex& failure) {
-            throw SystemError(fmt::format("cannot write the log file {}: {}", options.file, failure.what()));
-        }
+        s.file = std::make_shared<spdlog::logger>("file", std::make_shared<FileSink>(options.file));
         s.file->set_pattern("%Y-%m-%d %H:%M:%S,%e %l %v");
-        s.file->flush_on(spdlog::level::info);
     }
 }
 

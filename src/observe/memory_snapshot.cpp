@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/observe/memory_snapshot.hpp"
 
+#include "coeus/base/error.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 namespace coeus {
 
@@ -145,13 +146,10 @@ std::string MemorySnapshot::json(int64_t step, int rank) const {
 
 void MemorySnapshot::write(const std::filesystem::path& folder, int64_t step, int rank) const {
     const std::filesystem::path own = folder / fmt::format("step-{:08}", step);
-    std::error_code failed;
-    std::filesystem::create_directories(own, failed);
+    std::filesystem::create_directories(own);
     const auto put = [&](const char* extension, const std::string& text) {
         const std::filesystem::path file = own / fmt::format("rank_{}.{}", rank, extension);
-        std::ofstream out(file);
-        if (!(out << text << '\n').flush())
-            throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+        write_whole_file(file, text + '\n');
     };
     put("json", json(step, rank));
     put("svg", svg(step, rank));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/observe/step_traces.hpp"
 
-#include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
 
-#include <fstream>
+#include <filesystem>
+#include <string>
+#include <utility>
 
 namespace coeus {
 
@@ -14,7 +15,8 @@ StepTraces::StepTraces(const Config::Profiling& options, std::filesystem::path f
       folder_(std::move(folder)),
       mesh_(mesh),
       engine_(engine),
-      tracer_(mesh.world().rank(), Tracer::room, Timestamps(engine.exec())) {}
+      tracer_(mesh.world().rank(), Tracer::room, Timestamps(engine.exec())),
+      losses_("trace", "in " + folder_.string()) {}
 
 // A cycle is idle, then warms up, then is traced.
 void StepTraces::begin(int64_t step) {
@@ -33,20 +35,18 @@ void StepTraces::end(int64_t step) {
     engine_.observe_pipeline(nullptr, nullptr);
     mesh_.observe(nullptr);
     if (place_in_cycle(step) + 1 == options_.profile_freq) {
-        write(step);
+        losses_.attempt([&] { write(step); });
         tracer_.clear();
     }
 }
 
 void StepTraces::write(int64_t step) const {
     const std::filesystem::path folder = folder_ / fmt::format("iteration_{}", step);
-    std::error_code status;
-    std::filesystem::create_directories(folder, status);
-    if (status) throw SystemError(fmt::format("{} cannot be made: {}", folder.string(), status.message()));
+    std::filesystem::create_directories(folder);
     const int rank = mesh_.world().rank();
     tracer_.write(folder / fmt::format("rank{}_trace.json", rank));
     const std::string overlap = tracer_.overlap();
-    std::ofstream(folder / fmt::format("rank{}_overlap.txt", rank)) << overlap << '\n';
+    write_whole_file(folder / fmt::format("rank{}_overlap.txt", rank), overlap + '\n');
     log::info("Trace of step {} in {} (open it at ui.perfetto.dev); communication of rank {}:\n{}", step,
               folder.string(), rank, overlap);
 }

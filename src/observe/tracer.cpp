@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/observe/tracer.hpp"
 
-#include "coeus/base/error.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <string>
 
 namespace coeus {
 
@@ -113,11 +113,12 @@ std::string Tracer::name_of_track(int number) const {
 
 void Tracer::write(const std::filesystem::path& file) const {
     const std::lock_guard lock(mutex_);
-    std::ofstream out(file);
-    out << "{\"traceEvents\":[\n";
-    out << fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);
+    std::string text;
+    text += "{\"traceEvents\":[\n";
+    text +=
+        fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);
     for (int track = 0; track < int(tracks_.size()); ++track)
-        out << fmt::format(
+        text += fmt::format(
             ",\n"
             R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})",
             rank_, track, Json(name_of_track(track)).text());
@@ -135,7 +136,7 @@ void Tracer::write(const std::filesystem::path& file) const {
         if (event.flops > 0) arguments.set("flops", event.flops);
         if (event.communicator)
             arguments.set("axis", *event.communicator).set("call_site", place_of(event.where));
-        out << fmt::format(
+        text += fmt::format(
             ",\n"
             R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
             acts ? fmt::format("{} stage {} micro_batch {}", name_of(action.kind), action.stage,
@@ -144,9 +145,8 @@ void Tracer::write(const std::filesystem::path& file) const {
             kinds[size_t(event.kind)], rank_, event.track, begin * 1e6, (end - begin) * 1e6,
             arguments.text());
     }
-    out << fmt::format("\n],\"otherData\":{{\"events_without_room\":{}}}}}\n", lost_);
-    out.close();
-    if (!out) throw SystemError(fmt::format("{} cannot be written", file.string()));
+    text += fmt::format("\n],\"otherData\":{{\"events_without_room\":{}}}}}\n", lost_);
+    write_whole_file(file, text);
 }
 
 std::map<std::string, Tracer::Communication> Tracer::communication() const {

@@ -7,7 +7,7 @@
 #include "coeus/file/json.hpp"
 
 #include <algorithm>
-#include <cerrno>
+#include <fstream>
 #include <string_view>
 
 namespace coeus {
@@ -118,15 +118,11 @@ std::string goodput_text(const Goodput& goodput) {
                        parts.empty() ? "" : ": ", join(parts, ", "));
 }
 
-GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step) : path_(file) {
+GoodputClock::GoodputClock(const std::filesystem::path& file, double start_up, int64_t step) {
     times_ = {.start = seconds_since_1970() - start_up, .step = step, .start_up = start_up};
-    if (path_.empty()) return;
-    // a line that was cut short must not swallow this one
-    std::ifstream before(path_, std::ios::binary | std::ios::ate);
-    const bool cut_short = before && before.tellg() > 0 && before.seekg(-1, std::ios::end).get() != '\n';
-    before.close();
-    out_.open(path_, std::ios::app);
-    if (cut_short) out_ << '\n';
+    if (file.empty()) return;
+    file_.emplace(file);
+    file_->require_open();
     write(step);
 }
 
@@ -148,21 +144,21 @@ void GoodputClock::take_back(int64_t steps) {
 }
 
 void GoodputClock::write(int64_t step) {
-    if (path_.empty() || (!asked_ && since_line_.seconds() < pause)) return;
+    if (!file_ || (!asked_ && since_line_.seconds() < pause)) return;
     asked_ = false;
     since_line_.restart();
     times_.step = step;
     times_.time = seconds_since_1970();
-    out_ << json_line(times_) + '\n';
-    if (!out_.flush())
-        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+    is_written_ = file_->append(json_line(times_));
 }
 
 std::string GoodputClock::finish(int64_t step) {
-    if (path_.empty()) return "";
+    if (!file_) return "";
     ask_for_line();
     write(step);
-    return goodput_text(goodput_of(read_start_times(path_)));
+    std::vector<StartTimes> lines = read_start_times(file_->path());
+    if (!is_written_) lines.push_back(times_);
+    return goodput_text(goodput_of(lines));
 }
 
 }  // namespace coeus

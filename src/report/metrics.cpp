@@ -2,11 +2,15 @@
 #include "coeus/report/metrics.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/json.hpp"
 #include "coeus/file/raw_file.hpp"
 
+#include <cerrno>
 #include <cmath>
+#include <fstream>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -47,6 +51,39 @@ bool is_past(const std::string& text, const MetricsFile::Past& past) {
     } catch (const ConfigError&) {
         return false;  // a line cut short when the run was killed
     }
+}
+
+// Writes what is past beside the old file, which stands until the new one is whole.
+void drop_what_comes_again(const std::filesystem::path& file, const MetricsFile::Past& past) {
+    const auto require_read = [&](bool holds, const std::string& why) {
+        if (!holds)
+            throw SystemError(
+                fmt::format("{} cannot be read: {}; it stays as it is. Make it readable, or move it away",
+                            file.string(), why));
+    };
+    const std::string why = read_error(file);
+    require_read(why.empty(), why);
+    const std::filesystem::path part = file.string() + ".part";
+    std::ofstream kept(part);
+    const bool is_made = kept.is_open();
+    std::ifstream old(file);
+    for (std::string line; std::getline(old, line);)
+        if (is_past(line, past)) kept << line << '\n';
+    require_read(!old.bad(), errno_text(errno));
+    kept.close();
+    if (!kept) {
+        const int reason = errno;
+        if (!is_made && !lacks_room(reason))
+            throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(reason)));
+        std::error_code ignored;
+        if (is_made) std::filesystem::remove(part, ignored);
+        log::warn("{} cannot be written: {}. Lines after step {} stay in {}; those that come later count",
+                  part.string(), errno_text(reason), past.step, file.string());
+        return;
+    }
+    std::error_code failed;
+    std::filesystem::rename(part, file, failed);
+    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
 }
 
 }  // namespace
@@ -117,36 +154,19 @@ std::string json_line(const CheckpointMetrics& m) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& file, const Past& past) : path_(file) {
-    const auto require_read = [&](bool holds, const std::string& why) {
-        if (!holds)
-            throw SystemError(
-                fmt::format("{} cannot be read: {}; it stays as it is. Make it readable, or move it away",
-                            file.string(), why));
-    };
-    const std::string why = read_error(file);
-    require_read(why.empty(), why);
-    // beside the old file, which stands until the new one is whole
-    const std::filesystem::path part = file.string() + ".part";
-    {
-        std::ofstream kept(part);
-        std::ifstream old(file);
-        for (std::string line; std::getline(old, line);)
-            if (is_past(line, past)) kept << line << '\n';
-        require_read(!old.bad(), errno_text(errno));
-        if (!kept.flush())
-            throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
-    }
-    std::error_code failed;
-    std::filesystem::rename(part, file, failed);
-    if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
-    out_.open(file, std::ios::app);
-    if (!out_) throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
+    drop_what_comes_again(path_, past);
+    file_.emplace(path_);
+    file_->require_open();
 }
 
-void MetricsFile::write(const std::string& line) {
-    out_ << line << '\n';
-    if (!out_.flush())
-        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+void MetricsFile::go_back(const Past& past) {
+    file_.reset();
+    try {
+        drop_what_comes_again(path_, past);
+    } catch (const SystemError& failure) {
+        log::warn("{}", failure.what());
+    }
+    file_.emplace(path_);
 }
 
 void StepClock::finish(StepMetrics& m, double tokens_per_step, double flops_per_token,

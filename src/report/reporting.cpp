@@ -7,6 +7,9 @@
 #include "coeus/report/report.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <memory>
+#include <utility>
 
 namespace coeus {
 
@@ -31,13 +34,21 @@ void Reporting::begin(const MetricsFile::Past& past, const Work& work) {
     work_ = work;
     on_first_rank(world_, [&] { metrics_.emplace(folder_.metrics_file(), past); });
     together(world_, [&] {
-        if (const auto& folder = folder_.tensorboard_folder()) tensorboard_.emplace(*folder, past.step);
+        if (const auto& folder = folder_.tensorboard_folder())
+            tensorboard_ = std::make_unique<TensorBoardFile>(*folder, past.step);
     });
 }
 
 void Reporting::go_back(const MetricsFile::Past& past) {
-    if (metrics_) metrics_.emplace(folder_.metrics_file(), past);
-    if (tensorboard_) tensorboard_.emplace(*folder_.tensorboard_folder(), past.step);
+    if (metrics_) metrics_->go_back(past);
+    if (!tensorboard_) return;
+    try {
+        auto next = std::make_unique<TensorBoardFile>(*folder_.tensorboard_folder(), past.step);
+        tensorboard_ = std::move(next);
+    } catch (const std::exception& failure) {
+        log::warn("{}. Training continues, and its events go on in {}", failure.what(),
+                  tensorboard_->path().string());
+    }
 }
 
 void Reporting::step(StepMetrics m, int64_t steps_left) {

@@ -54,6 +54,13 @@ std::string bytes_field(int field, std::string_view bytes) {
     return start_of(field, with_length) + varint_of(bytes.size()) + std::string(bytes);
 }
 
+// An event of now in its frame.
+std::string record_of(std::string event) {
+    event = double_field(1, seconds_since_1970()) + event;
+    const std::string length = little_endian(uint64_t(event.size()));
+    return length + little_endian(masked_crc32c(length)) + event + little_endian(masked_crc32c(event));
+}
+
 // A number of seconds above those in the names of the files that are there: names sort as the starts came,
 // even within a second or where a clock was wrong.
 int64_t number_of_file(const fs::path& folder) {
@@ -122,27 +129,23 @@ TensorBoardFile::TensorBoardFile(const fs::path& folder, int64_t resumed_step) {
     std::error_code failed;
     fs::create_directories(folder, failed);
     if (failed) throw SystemError(fmt::format("cannot make {}: {}", folder.string(), failed.message()));
-    path_ =
-        folder / fmt::format("{}{:010}.{}.{}.0", name_start, number_of_file(folder), host_name(), getpid());
-    out_.open(path_, std::ios::binary);
-    write_event(bytes_field(3, "brain.Event:2"));
     constexpr int64_t start_of_session = 1;
-    write_event(integer_field(2, resumed_step + 1) + bytes_field(7, integer_field(1, start_of_session)));
+    file_.emplace(
+        folder / fmt::format("{}{:010}.{}.{}.0", name_start, number_of_file(folder), host_name(), getpid()),
+        TelemetryFile::Form{.record = "record",
+                            .lines = false,
+                            .head = record_of(bytes_field(3, "brain.Event:2")) +
+                                    record_of(integer_field(2, resumed_step + 1) +
+                                              bytes_field(7, integer_field(1, start_of_session)))});
+    file_->require_open();
+    file_->append("");  // the head
 }
 
 void TensorBoardFile::write(int64_t step, const std::vector<Scalar>& scalars) {
     std::string summary;
     for (const Scalar& scalar : scalars)
         summary += bytes_field(1, bytes_field(1, scalar.key) + float_field(2, float(scalar.value)));
-    write_event(integer_field(2, step) + bytes_field(5, summary));
-}
-
-void TensorBoardFile::write_event(std::string event) {
-    event = double_field(1, seconds_since_1970()) + event;
-    const std::string length = little_endian(uint64_t(event.size()));
-    out_ << length << little_endian(masked_crc32c(length)) << event << little_endian(masked_crc32c(event));
-    if (!out_.flush())
-        throw SystemError(fmt::format("cannot write {}: {}", path_.string(), errno_text(errno)));
+    file_->append(record_of(integer_field(2, step) + bytes_field(5, summary)));
 }
 
 }  // namespace coeus

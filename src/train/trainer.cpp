@@ -96,7 +96,10 @@ Trainer::StepTime Trainer::observed_step(BatchLoader& loader, bool profiled) {
     if (must_stop() || !train_step(*batch)) end_run();
     const StepTime time = {timer.seconds(), batch->seconds_waited};
     watchdog_.end_step(time.seconds);
-    if (snapshot) snapshot->write(folder_.memory_snapshot_folder(), progress_.step + 1, mesh_.world().rank());
+    if (snapshot)
+        lost_snapshots_.attempt([&] {
+            snapshot->write(folder_.memory_snapshot_folder(), progress_.step + 1, mesh_.world().rank());
+        });
     snapshot.reset();
     if (traces_) traces_->end(progress_.step + 1);
     reporting_.add_step(time.seconds, time.data);

@@ -30,6 +30,7 @@ bool is_terminal(int descriptor);
 bool on_terminal();
 /// True where the terminal shows colour: stdout is a tty, colour is on and NO_COLOR is not set.
 bool colored();
+/// Says too how many lines of the log file are lost.
 void flush();
 
 void write(Level level, std::string_view text);

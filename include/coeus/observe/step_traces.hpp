@@ -3,6 +3,7 @@
 // <folder>/iteration_<step>/rank<rank>_trace.json and rank<rank>_overlap.txt.
 #pragma once
 
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/config/config.hpp"
 #include "coeus/engine/engine.hpp"
 #include "coeus/observe/tracer.hpp"
@@ -27,6 +28,7 @@ private:
     Mesh& mesh_;
     Engine& engine_;
     Tracer tracer_;
+    Losses losses_;
     Observation observation_;  // ends before the tracer
 };
 

@@ -7,10 +7,11 @@
 #pragma once
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/telemetry_file.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ public:
     static constexpr double pause = 10;  ///< seconds between lines that need not be
 
     /// Training begins now, after so many seconds of start-up, behind `step`. `file`: empty on other ranks.
-    /// SystemError where the file cannot be written.
+    /// SystemError where the file cannot be opened.
     GoodputClock(const std::filesystem::path& file, double start_up, int64_t step);
 
     void add_step(double seconds, double data_seconds);
@@ -87,8 +88,8 @@ public:
     std::string finish(int64_t step);
 
 private:
-    std::filesystem::path path_;
-    std::ofstream out_;
+    std::optional<TelemetryFile> file_;  // of rank 0
+    bool is_written_ = true;             // the last line
     StartTimes times_;
     Timer since_line_;
     bool asked_ = true;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "coeus/base/clock.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/device/gpu_monitor.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
@@ -80,13 +80,16 @@ public:
         int64_t events = 0;               ///< of guards, by their numbers
         bool validation_is_left = false;  ///< of that step
     };
-    /// Throws SystemError naming the file where it cannot be written.
+    /// Throws SystemError naming the file where it cannot be read or opened. A lack of room is a warning.
     MetricsFile(const std::filesystem::path& file, const Past& past);
-    void write(const std::string& line);
+    /// The run goes back to there. Warns where that cannot be written; then lines stand in the file twice, of
+    /// which the later ones count.
+    void go_back(const Past& past);
+    void write(const std::string& line) { file_->append(line); }
 
 private:
     std::filesystem::path path_;
-    std::ofstream out_;
+    std::optional<TelemetryFile> file_;
 };
 
 /// Averages between two logged steps.

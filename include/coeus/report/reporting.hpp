@@ -11,6 +11,7 @@
 #include "coeus/report/run_folder.hpp"
 #include "coeus/report/tensorboard.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -29,7 +30,7 @@ public:
         std::optional<double> peak_flops;  ///< FLOP/s; none: not known
     };
     /// Before the first step, with what the run has behind it. Collective. SystemError where a file cannot be
-    /// written.
+    /// opened. What cannot be written later is said and counted, and ends no run.
     void begin(const MetricsFile::Past& past, const Work& work);
     /// The run goes back to there: what comes again stands in the files once.
     void go_back(const MetricsFile::Past& past);
@@ -53,8 +54,8 @@ private:
     const Device& device_;
     Work work_;
     StepClock clock_;
-    std::optional<MetricsFile> metrics_;          ///< of rank 0
-    std::optional<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
+    std::optional<MetricsFile> metrics_;            ///< of rank 0
+    std::unique_ptr<TensorBoardFile> tensorboard_;  ///< of rank 0, or of each rank
     std::optional<GpuMonitor> gpu_;
 };
 

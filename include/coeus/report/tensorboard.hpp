@@ -5,11 +5,12 @@
 // (tensorflow/core/lib/io/record_writer.cc, core/util/event.proto, core/framework/summary.proto)
 #pragma once
 
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/report/metrics.hpp"
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,16 +32,14 @@ std::vector<Scalar> tensorboard_scalars(const ValidationMetrics& m);
 /// `resumed_step`, so that every step is shown once.
 class TensorBoardFile {
 public:
-    /// Makes the folder. Throws SystemError naming folder or file where it cannot be written.
+    /// Makes the folder. Throws SystemError naming folder or file where it cannot be made.
     TensorBoardFile(const std::filesystem::path& folder, int64_t resumed_step);
     /// On the disk of a reader at once. Values are stored as 32-bit floats, as every TensorBoard scalar.
     void write(int64_t step, const std::vector<Scalar>& scalars);
-    const std::filesystem::path& path() const { return path_; }
+    const std::filesystem::path& path() const { return file_->path(); }
 
 private:
-    void write_event(std::string event);
-    std::filesystem::path path_;
-    std::ofstream out_;
+    std::optional<TelemetryFile> file_;
 };
 
 /// CRC-32C of the bytes, rotated and shifted as TFRecord stores it.

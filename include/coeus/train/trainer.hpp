@@ -2,6 +2,7 @@
 // Trainer: a run from its deck to its last step.
 #pragma once
 
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/comm/mesh.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/nccl_world.hpp"
@@ -117,6 +118,7 @@ private:
     std::optional<Stragglers> stragglers_;
     std::optional<KernelProfile> profile_;
     std::optional<StepTraces> traces_;
+    Losses lost_snapshots_{"memory snapshot", "of the steps"};
     Progress progress_;
     double loss_max_ = 0;            ///< of the last step, over the data ranks
     int64_t global_batch_ = 0;       ///< sequences of a step, over the data ranks
