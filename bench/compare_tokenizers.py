@@ -138,7 +138,7 @@ def run_library(python, what, folder, text, threads):
 
 def train_with_coeus(text, folder, vocab_size, threads):
     command = [ROOT / "build/coeus", "tokenizer", text, "--vocab_size", vocab_size, "--output", folder,
-               "--threads", threads]
+               "--threads", threads, "--force"]
     seconds, done = timed(lambda: subprocess.run([str(part) for part in command], capture_output=True, text=True))
     if done.returncode:
         sys.exit(f"coeus tokenizer: {done.stdout[-500:]}{done.stderr[-500:]}")

@@ -148,8 +148,10 @@ class Bench:
         text, tokenizer = self.work / "text.txt", self.work / "tokenizer"
         text.write_text(" ".join(letters.choices(words, k=count)) + "\n")
         coeus = self.program("coeus")
-        self.run("tokenizer", coeus + ["tokenizer", text, f"--vocab_size={VOCABULARY}", "--output", tokenizer])
-        self.run("tokenize", coeus + ["tokenize", text, "--tokenizer", tokenizer, "--output", self.work / "tokens.h5"])
+        self.run("tokenizer", coeus + ["tokenizer", text, f"--vocab_size={VOCABULARY}", "--output", tokenizer,
+                                       "--force"])
+        self.run("tokenize", coeus + ["tokenize", text, "--tokenizer", tokenizer, "--output",
+                                      self.work / "tokens.h5", "--force"])
 
     def deck(self, case, batch, saving, steps=STEPS):
         model, path = MODELS[case.model], self.work / "deck.toml"

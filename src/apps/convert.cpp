@@ -38,7 +38,8 @@ Flags convert_flags() {
         .add("only", "model", "", "from checkpoint to checkpoint: leave the optimizer out")
         .add("deck", "FILE.toml", "", "of torchtitan's run, whose checkpoints do not describe their model")
         .add("tokenizer", "PLACE", "", "folder or file: it goes into the folder; default: the run's own")
-        .add("max_shard_size", "SIZE", "5GB", "of a folder's files of weights, as 500MB or 2GiB");
+        .add("max_shard_size", "SIZE", "5GB", "of a folder's files of weights, as 500MB or 2GiB")
+        .add_force();
     return flags;
 }
 
@@ -142,6 +143,19 @@ void check_ending(const std::string& target) {
                 target, ending);
 }
 
+// --force takes a checkpoint for a checkpoint, and a Hugging Face folder for such a folder: nothing else
+// goes.
+void check_replaceable(const Flags& flags, const std::string& target) {
+    flags.require_replaceable(target);
+    std::error_code unseen;
+    const bool is_file = fs::path(target).extension() == ".h5";
+    if (is_file ? fs::is_directory(target, unseen)
+                : fs::exists(target, unseen) && !(is_hub_folder(target) || fs::is_empty(target, unseen)))
+        throw ConfigError(
+            "{} is there already and is no {}: --force does not replace it; name another TARGET", target,
+            is_file ? "file" : "Hugging Face folder");
+}
+
 void check(const Flags& flags, bool to_hub, bool from_hub) {
     if (flags.given("only") && flags.text("only") != "model")
         throw ConfigError("--only {}: must be model", flags.text("only"));
@@ -188,11 +202,7 @@ int convert(const Arguments& arguments) {
     const bool is_file = fs::path(target).extension() == ".h5";
     check_ending(target);
     check(flags, !is_file, is_hub_folder(path));
-    std::error_code status;
-    on_first_rank(world, [&] {
-        if (fs::exists(target, status))
-            throw ConfigError("{} is there already; name another target, or move it away", target);
-    });
+    on_first_rank(world, [&] { check_replaceable(flags, target); });
     const Source source = open_source(path, flags, !is_file || flags.given("only"));
     check_range(flags, source.arrays);
     const Timer timer;
@@ -202,6 +212,7 @@ int convert(const Arguments& arguments) {
         const auto progress = [&](int64_t bytes) {
             if (bar) bar->update(bytes);
         };
+        if (!is_file) on_first_rank(world, [&] { fs::remove_all(target); });  // with --force, see above
         if (is_file)
             write_checkpoint(target, source.record, source.arrays, dtype_of(flags), world, progress);
         else

@@ -50,7 +50,8 @@ Flags generate_flags() {
         .add("batch", "N", "8", "texts written side by side; on a CPU their number does not change them")
         .add("device", "auto|cuda|cpu", "auto", "auto: a GPU where there is one")
         .add("threads", "N", "0", "0: all cores")
-        .add_switch("stats", "say tokens per second and memory on stderr");
+        .add_switch("stats", "say tokens per second and memory on stderr")
+        .add_force();
     return flags;
 }
 
@@ -164,6 +165,7 @@ int generate(const Arguments& arguments) {
     Flags flags = generate_flags();
     flags.parse(arguments);
     const TextWriterOptions options = writer_options(flags);
+    if (flags.given("output")) flags.require_replaceable(flags.text("output"));
     const Pretrained source(flags.required("checkpoint"));
     if (!flags.given("tokenizer") && !std::filesystem::exists(source.tokenizer_folder()))
         throw ConfigError(

@@ -29,7 +29,8 @@ Flags report_flags() {
         "meanwhile. Each run also writes a report.html\n"
         "of its own into its folder when it ends.");
     flags.add("output", "FILE.html", "", "write a page with plots, which needs nothing but itself")
-        .add("csv", "FILE.csv", "", "write every value of metrics.jsonl: run, step, loss, ...");
+        .add("csv", "FILE.csv", "", "write every value of metrics.jsonl: run, step, loss, ...")
+        .add_force();
     return flags;
 }
 
@@ -42,6 +43,8 @@ void report_help() {
 int report(const Arguments& arguments) {
     Flags flags = report_flags();
     flags.parse(arguments);
+    for (const char* file : {"output", "csv"})
+        if (flags.given(file)) flags.require_replaceable(flags.required(file));
     const std::vector<RunData> runs = read_runs(flags.words());
     std::fputs(report_text(runs, terminal_columns(), log::colored()).c_str(), stdout);
     std::fflush(stdout);

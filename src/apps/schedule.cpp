@@ -41,7 +41,8 @@ Flags schedule_flags() {
         .add("csv", "FILE", "", "a timetable of one's own, in PyTorch's format, instead")
         .add("svg", "FILE", "", "write a picture")
         .add("output", "FILE", "", "write the timetable as CSV in PyTorch's format")
-        .add_switch("lowered", "write it with sends and receives");
+        .add_switch("lowered", "write it with sends and receives")
+        .add_force();
     return flags;
 }
 
@@ -125,6 +126,8 @@ int schedule(const Arguments& arguments) {
     const Timetable table = flags.given("csv") ? from_csv(flags) : from_name(flags);
     if (flags.given("lowered") && !flags.given("output"))
         throw ConfigError("--lowered concerns --output FILE, which is not given");
+    for (const char* file : {"svg", "output"})
+        if (flags.given(file)) flags.require_replaceable(flags.text(file));
     const Simulation simulation = simulate(table);
     const Timetable lowered = lower(table);
     prove_unbuffered(lowered, Queues::one);

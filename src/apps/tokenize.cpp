@@ -24,7 +24,8 @@ Flags tokenize_flags() {
         "tokenizer is left as it is; a run that was interrupted goes on where it stopped.");
     flags.add("tokenizer", "FOLDER", "", "a tokenizer's folder, or its file")
         .add("output", "FILE.h5", "", "where to write")
-        .add("threads", "N", "0", "0: all cores");
+        .add("threads", "N", "0", "0: all cores")
+        .add_force();
     return flags;
 }
 
@@ -42,7 +43,8 @@ int run_tokenize(const Arguments& arguments) {
     const Timer timer;
     const Corpus corpus({flags.words().begin(), flags.words().end()});
     const Tokenizer tokenizer(folder);
-    const Tokenized done = tokenize(corpus, tokenizer, output, {.threads = threads});
+    const Tokenized done =
+        tokenize(corpus, tokenizer, output, {.threads = threads, .replace = flags.given("force")});
     const double bytes_per_token = double(done.text_bytes) / double(done.tokens);
     if (done.up_to_date) {
         log::info("{} is up to date: {}", output, done.text());

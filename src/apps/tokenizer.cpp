@@ -7,6 +7,8 @@
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/bpe_training.hpp"
 
+#include <filesystem>
+
 namespace coeus::apps {
 
 namespace {
@@ -21,7 +23,8 @@ Flags tokenizer_flags() {
         ".zst, folders of these.");
     flags.add("output", "FOLDER", "", "where to write; made if absent")
         .add("vocab_size", "N", "2048", "tokens in all, with the 256 bytes, BOS and EOS")
-        .add("threads", "N", "0", "0: all cores");
+        .add("threads", "N", "0", "0: all cores")
+        .add_force();
     return flags;
 }
 
@@ -37,6 +40,8 @@ int run_tokenizer(const Arguments& arguments) {
     const std::string output = flags.required("output");
     const int64_t vocab_size = flags.integer("vocab_size", 1);
     const auto threads = int(flags.integer("threads", 0, 4096));
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+        flags.require_replaceable((std::filesystem::path(output) / name).string());
     const Timer timer;
     const Corpus corpus({flags.words().begin(), flags.words().end()});
     const TokenizerTraining done = train_tokenizer(corpus, vocab_size, output, threads);

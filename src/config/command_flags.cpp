@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 
 namespace coeus {
@@ -49,6 +50,17 @@ Flags& Flags::add_list(const std::string& name, const std::string& value_name, c
 Flags& Flags::add_switch(const std::string& name, const std::string& meaning) {
     flags_.push_back({.name = name, .meaning = meaning, .is_switch = true});
     return *this;
+}
+
+Flags& Flags::add_force() {
+    return add_switch("force", "replace files that are there already");
+}
+
+void Flags::require_replaceable(const std::string& path) const {
+    namespace fs = std::filesystem;
+    std::error_code unseen;
+    if (given("force") || !(fs::is_regular_file(path, unseen) || fs::is_directory(path, unseen))) return;
+    throw ConfigError("{} is there already; --force replaces it", path);
 }
 
 void Flags::parse(const std::vector<std::string>& arguments) {

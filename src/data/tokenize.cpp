@@ -176,7 +176,7 @@ std::string content_of(const Corpus& corpus, const Tokenizer& tokenizer) {
 }
 
 // What the file holds where it was made of this content; nothing where it must be made.
-std::optional<Tokenized> finished(const fs::path& output, const std::string& content) {
+std::optional<Tokenized> finished(const fs::path& output, const std::string& content, bool replace) {
     if (!fs::exists(output)) return std::nullopt;
     if (!is_token_file(output))
         throw ConfigError(
@@ -187,7 +187,12 @@ std::optional<Tokenized> finished(const fs::path& output, const std::string& con
         throw ConfigError(
             "{} is in the way: it is an HDF5 file but no token file; choose another name or remove it",
             output.string());
-    if (!file.has_attribute("content") || file.string_attribute("content") != content) return std::nullopt;
+    if (!file.has_attribute("content") || file.string_attribute("content") != content) {
+        if (replace) return std::nullopt;
+        throw ConfigError(
+            "{} is there already, made of other text or by another tokenizer; --force replaces it",
+            output.string());
+    }
     return Tokenized{
         .tokens = file.int_attribute("num_tokens"),
         .documents = file.int_attribute("num_documents"),
@@ -313,7 +318,7 @@ private:
 
 Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path& output,
                const TokenizeOptions& options, const std::string& content) {
-    if (const auto done = finished(output, content)) return *done;
+    if (const auto done = finished(output, content, options.replace)) return *done;
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
     std::error_code failed;
     fs::create_directories(folder, failed);
@@ -321,7 +326,7 @@ Tokenized make(const Corpus& corpus, const Tokenizer& tokenizer, const fs::path&
 
     const FileLock lock(output.string() + ".lock",
                         [&] { log::info("another run is making {}: waiting for it", output.string()); });
-    if (const auto done = finished(output, content)) return *done;
+    if (const auto done = finished(output, content, options.replace)) return *done;
     const Parts parts(output, lock.held());
     Tokenized done;
     try {

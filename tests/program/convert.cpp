@@ -306,7 +306,20 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
         CHECK_FALSE(fs::exists(target));
         CHECK_FALSE(fs::exists(target.string() + ".part"));
     };
-    refuses(whole, folder / "run", {}, "is there already; name another target");
+    refuses(whole, folder / "run", {}, "is there already; --force replaces it");
+    refuses(whole, folder / "run", {"--force"},
+            "run is there already and is no Hugging Face folder: --force does not replace it");
+    write_file(folder / "mine/notes.txt", "");
+    refuses(whole, folder / "mine", {"--force"}, "mine is there already and is no Hugging Face folder");
+    const fs::path hub = folder / "hub", file = folder / "file.h5";
+    for (const fs::path& to : {hub, file}) {
+        CHECK(convert_folder(whole, to).exit_code == 0);
+        refuses(whole, to, {}, to.string() + " is there already; --force replaces it");
+        write_file(to == hub ? hub / "model-old.safetensors" : file, "old");
+        CHECK(convert_folder(whole, to, {"--force"}).exit_code == 0);
+    }
+    CHECK_FALSE(fs::exists(hub / "model-old.safetensors"));
+    CHECK(run_coeus({"info", file.string(), "--verify"}).exit_code == 0);
     for (const std::string ending : {".gguf", ".safetensors", ".pt", ".hdf5"}) {
         refuses(whole, target.string() + ending, {},
                 "target" + ending + ": coeus convert writes no " + ending +

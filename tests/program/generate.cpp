@@ -111,6 +111,10 @@ TEST_CASE("Prompts of a file are written on in order, in any number side by side
     const std::string lines = read_file(output);
     INFO(lines);
     CHECK(count_of("\n", lines) == 2);
+    expect_error(trained().run(), {"--output", output.string()},
+                 "out.jsonl is there already; --force replaces it");
+    written({"--prompt=The dog", "--length=1", "--output", output, "--force"});
+    CHECK(count_of("\n", read_file(output)) == 1);
     CHECK_THAT(lines, Catch::StartsWith(
                           R"({"prompt":"The dog","text":" sat on the","finish":"stop","prompt_tokens":)"));
     CHECK_THAT(lines, Contains(R"({"prompt":"The cat","text":)"));

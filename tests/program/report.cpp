@@ -32,6 +32,17 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     const std::string csv = read_file(folder / "both.csv");
     CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
+
+    // the metrics of a run are not lost by a slip
+    const std::string metrics = read_file(folder / "a/metrics.jsonl");
+    for (const char* flag : {"--csv", "--output"}) {
+        const Outcome kept = run_coeus({"report", path("a"), flag, path("a/metrics.jsonl")});
+        CHECK(kept.exit_code == 2);
+        CHECK(count_of("a/metrics.jsonl is there already; --force replaces it", kept.output) == 1);
+        CHECK(read_file(folder / "a/metrics.jsonl") == metrics);
+    }
+    CHECK(run_coeus({"report", path("a"), "--csv", path("both.csv"), "--force"}).exit_code == 0);
+    CHECK(count_of("\n", read_file(folder / "both.csv")) == 1 + 6);
 }
 
 TEST_CASE("coeus report says what is wrong") {

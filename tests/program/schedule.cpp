@@ -30,6 +30,18 @@ TEST_CASE("program: a schedule's timetable, picture and CSV") {
     CHECK(again.output.substr(again.output.find('\n')) == run.output.substr(run.output.find('\n')));
     CHECK(read_file(folder / "u.csv") == read_file(folder / "t.csv"));
 
+    // what is there stays, unless it is said
+    for (const char* flag : {"--output", "--svg"}) {
+        std::vector<std::string> words = {"schedule", "--csv", "t.csv", flag, "u.csv"};
+        const Outcome kept = run_coeus(words, 0, {}, folder.path());
+        CHECK(kept.exit_code == 2);
+        CHECK(count_of("error - u.csv is there already; --force replaces it", kept.output) == 1);
+        CHECK(read_file(folder / "u.csv") == read_file(folder / "t.csv"));
+        words.emplace_back("--force");
+        CHECK(run_coeus(words, 0, {}, folder.path()).exit_code == 0);
+    }
+    CHECK_THAT(read_file(folder / "u.csv"), Contains("<svg "));
+
     const Outcome lowered = run_coeus(
         {"schedule", "--name=dualpipev", "--pp=2", "--microbatches=4", "--output=l.csv", "--lowered"}, 0, {},
         folder.path());

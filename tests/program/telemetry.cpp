@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/event_file.hpp"
 
+#include <iterator>
 #include <regex>
 
 using namespace coeus;

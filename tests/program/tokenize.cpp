@@ -2,6 +2,7 @@
 // coeus tokenizer and coeus tokenize as a user runs them.
 #include "coeus/data/token_file.hpp"
 #include "coeus/data/tokenizer.hpp"
+#include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -32,6 +33,26 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
     CHECK(first.exit_code == 0);
     CHECK_THAT(first.output, Contains("tokens.h5: ") && Contains(" tokens in 3 documents, "));
     CHECK(second.exit_code == 0);
+    // another one, of other text, replaces neither tokenizer nor token file
+    const std::vector<std::string> other_tokenizer = {"tokenizer", "more.jsonl", "--vocab_size=264",
+                                                      "--output=tok"};
+    const std::string before = read_file(folder / "tok/tokenizer.json");
+    const Outcome kept = run(other_tokenizer);
+    CHECK(kept.exit_code == 2);
+    CHECK(count_of("tok/tokenizer.json is there already; --force replaces it", kept.output) == 1);
+    CHECK(read_file(folder / "tok/tokenizer.json") == before);
+    const std::vector<std::string> other_text = {"tokenize", "text", "--tokenizer=tok", "--output=tokens.h5"};
+    const Outcome refused = run(other_text);
+    CHECK(refused.exit_code == 2);
+    CHECK(count_of(
+              "tokens.h5 is there already, made of other text or by another tokenizer; --force replaces it",
+              refused.output) == 1);
+    write_file(folder / "tok2/tokenizer_config.json", "{}");
+    CHECK(run({"tokenizer", "text", "--vocab_size=264", "--output=tok2"}).exit_code == 2);
+    CHECK(run({"tokenizer", "text", "--vocab_size=264", "--output=tok2", "--force"}).exit_code == 0);
+    CHECK(Tokenizer(folder / "tok2").vocab_size() == 264);
+    CHECK_THAT(run(other_text + Arguments{"--force"}).output, Contains(" tokens in 1 document,"));
+    CHECK(run(command + Arguments{"--force"}).exit_code == 0);
     CHECK_THAT(second.output, Contains("tokens.h5 is up to date: "));
     const TokenFile file(folder / "tokens.h5");
     std::vector<int32_t> ids(static_cast<size_t>(file.document_begin(1)));
@@ -48,7 +69,7 @@ TEST_CASE("program: train a tokenizer, tokenize, tokenize again") {
     CHECK(count_of(" - warning - ", twice.output) == 1);
 
     // a vocabulary larger than the text has pairs for
-    const Outcome small = run({"tokenizer", "more.jsonl", "--vocab_size=9999", "--output", "tok2"});
+    const Outcome small = run({"tokenizer", "more.jsonl", "--vocab_size=9999", "--output", "tok3"});
     CHECK(small.exit_code == 0);
     CHECK_THAT(small.output, Contains("the corpus gives only "));
 }

@@ -28,6 +28,9 @@ public:
     /// A flag without a value.
     Flags& add_switch(const std::string& name, const std::string& meaning);
 
+    /// --force, of a command that writes files: see require_replaceable().
+    Flags& add_force();
+
     /// ConfigError: an unknown flag (with the nearest known one), one given twice, a value missing, words
     /// where none are wanted or none where some are.
     void parse(const std::vector<std::string>& arguments);
@@ -47,6 +50,10 @@ public:
     /// ConfigError naming flag, value and rule where it is no number or outside [least, most].
     int64_t integer(const std::string& name, int64_t least, int64_t most = INT64_MAX) const;
     double number(const std::string& name, double least, double most) const;
+
+    /// ConfigError where a file or folder of that name is there, unless --force was given. Devices and pipes
+    /// may be written to.
+    void require_replaceable(const std::string& path) const;
 
 private:
     struct Flag {

@@ -27,11 +27,13 @@ struct TokenizeOptions {
     int threads = 0;                 ///< 0: all
     int64_t block_bytes = 64 << 20;  ///< of text, read at a time
     double save_seconds = 5;         ///< an interrupted run loses at most this much, and one block
+    bool replace = true;             ///< a token file of other content
 };
 
 /// Writes `output`, which appears complete or not at all: OUTPUT.part, .tokens.part, .documents.part and
 /// .resume.json stay beside it while it is made, and where a run was interrupted. A second process that makes
-/// the same file waits for the first. ConfigError: a foreign file is in the way, or what Corpus says.
+/// the same file waits for the first. ConfigError: a foreign file is in the way, a token file of other
+/// content that is not to be replaced, or what Corpus says.
 Tokenized tokenize(const Corpus& corpus, const Tokenizer& tokenizer, const std::filesystem::path& output,
                    const TokenizeOptions& options = {});
 
