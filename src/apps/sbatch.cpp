@@ -9,6 +9,8 @@
 #include "coeus/base/text.hpp"
 #include "coeus/base/wall_time.hpp"
 #include "coeus/config/command_flags.hpp"
+#include "coeus/config/config.hpp"
+#include "coeus/device/device.hpp"
 #include "coeus/train/dry_run.hpp"
 #include "deck_arguments.hpp"
 #include "jobscripts.hpp"
@@ -58,6 +60,25 @@ Flags sbatch_flags() {
         .add("constraint", "LIST", "", "features that the nodes must have")
         .add("job-name", "NAME", "", "default: the deck's name");
     return flags;
+}
+
+// What a run would refuse in the job, though a dry run does not; and what a job that is queued again must
+// have.
+void check_run(const Arguments& training, bool has_gpus) {
+    const Config config = parse_command_line(training).config;
+    // $COEUS names another program, which may have been built with CUDA
+    if (has_gpus && !built_with_cuda() && std::getenv("COEUS") == nullptr)
+        throw ConfigError(
+            "coeus sbatch: the job has GPUs, and {}; name the program of the job by COEUS=/path/to/coeus, or "
+            "give --gpus-per-node=0",
+            why_no_gpu());
+    const char* const queued_again =
+        "the job may be preempted and is queued again when its time is over, and would begin at step 1 each "
+        "time";
+    if (!config.checkpoint.enable)
+        throw ConfigError("checkpoint.enable = false: {}; set checkpoint.enable = true", queued_again);
+    if (config.checkpoint.load_only)
+        throw ConfigError("checkpoint.load_only = true: {}; set checkpoint.load_only = false", queued_again);
 }
 
 // The value of an #SBATCH line.
@@ -226,6 +247,7 @@ int sbatch(const Arguments& arguments) {
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
     const std::vector<std::string> plan = dry_run_lines(command_line, int(ranks_of(script)));
 
+    check_run(training, has_gpus);
     std::string command;  // of one line, as the comment is
     for (const std::string& word : arguments)
         command += (command.empty() ? "" : " ") + in_shell(std::regex_replace(word, std::regex("\n"), " "));

@@ -33,6 +33,12 @@ std::vector<std::string> absent_files(const Config& config) {
     return notices;
 }
 
+// True for a line that says why a run would be refused: by the deck, for lack of memory, for an absent file.
+bool says_refused(const std::string& line) {
+    return line.ends_with("(a real run refuses this)") || line.ends_with("a run needs it") ||
+           line.find("a run here would be refused. ") != std::string::npos;
+}
+
 }  // namespace
 
 std::optional<int64_t> memory_limit_here(Backend backend) {
@@ -65,8 +71,19 @@ std::vector<std::string> dry_run_lines(const CommandLine& command_line, int rank
 
 void dry_run(const CommandLine& command_line, int world_size) {
     const int ranks = command_line.ranks > 0 ? command_line.ranks : world_size;
-    for (const std::string& line : dry_run_lines(command_line, ranks)) log::info("{}", line);
-    log::info("Dry run: deck and mesh are valid; nothing was run");
+    int64_t reasons = 0;
+    for (const std::string& line : dry_run_lines(command_line, ranks)) {
+        const bool refused = says_refused(line);
+        reasons += refused ? 1 : 0;
+        log::write(refused ? log::Level::warn : log::Level::info, line);
+    }
+    if (reasons == 0)
+        log::info("Dry run: deck and mesh are valid; nothing was run");
+    else
+        log::warn(
+            "Dry run: deck and mesh are valid, but a run would be refused: {} reason{} above; nothing was "
+            "run",
+            reasons, reasons == 1 ? "" : "s");
 }
 
 }  // namespace coeus

@@ -65,14 +65,29 @@ TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
 }
 
 TEST_CASE("A dry run is as quiet as its deck says") {
-    const Outcome loud = run_coeus({"train", "--dry_run", "--log.ranks=1", "--ranks=2"});
+    const std::string data = "--training.dataset_path=" COEUS_SOURCE_DIR "/README.md";
+    const Outcome loud = run_coeus({"train", "--dry_run", "--log.ranks=1", "--ranks=2", data});
     CHECK(loud.exit_code == 0);
-    CHECK(count_of("Dry run: deck and mesh are valid", loud.output) == 1);
-    const Outcome quiet = run_coeus({"train", "--dry_run", "--quiet"});
+    CHECK(count_of("info - Dry run: deck and mesh are valid; nothing was run", loud.output) == 1);
+    const Outcome quiet = run_coeus({"train", "--dry_run", "--quiet", data});
     CHECK(quiet.exit_code == 0);
     CHECK(quiet.output.empty());
     expect_config_error(run_coeus({"train", "--dry_run", "--quiet", "--training.seq_len=0"}),
                         "training.seq_len = 0");
+}
+
+TEST_CASE("A dry run counts the reasons for which a run would be refused") {
+    const Outcome one = run_coeus({"train", "--dry_run", "--quiet", "--training.dataset_path=no/such.h5"});
+    INFO(one.output);
+    CHECK(one.exit_code == 0);
+    CHECK(count_of("warning - Notice: training.dataset_path = \"no/such.h5\"", one.output) == 1);
+    CHECK(count_of("warning - Dry run: deck and mesh are valid, but a run would be refused: 1 reason above; "
+                   "nothing was run",
+                   one.output) == 1);
+    const Outcome two = run_coeus({"train", "--dry_run", "--quiet", "--model.converters=float8"});
+    INFO(two.output);
+    CHECK(count_of("(a real run refuses this)", two.output) == 2);
+    CHECK(count_of("a run would be refused: 2 reasons above", two.output) == 1);
 }
 
 TEST_CASE("memory_estimation.enable plans and trains nothing") {

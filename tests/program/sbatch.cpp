@@ -2,6 +2,7 @@
 // `coeus sbatch`: job scripts as they are printed, what is wrong in plain words, and the step that a job
 // script asks for. (Such scripts on a cluster: tests/slurm.)
 #include "coeus/comm/mpi.hpp"
+#include "coeus/device/device.hpp"
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
@@ -17,8 +18,12 @@ namespace fs = std::filesystem;
 
 const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_1b.toml";
 
+const Arguments can_run = {"--training.dataset_path=x.h5", "--checkpoint.enable"};
+
 std::string printed(const Arguments& more) {
-    const Outcome outcome = run_coeus(Arguments{"sbatch", deck} + more);
+    // the program of the job may have been built with CUDA
+    const Outcome outcome =
+        run_coeus(Arguments{"sbatch", deck} + more + can_run, 0, {{"COEUS", "/opt/coeus"}});
     INFO(outcome.output);
     CHECK(outcome.exit_code == 0);
     return outcome.output;
@@ -49,7 +54,8 @@ TEST_CASE("a job script has what was asked for, what the machine's has, and ever
         CHECK_THAT(script, Contains("# Mesh: 32 ranks: dp_shard 32") && Contains("--signal=B:USR1@"));
         CHECK_THAT(script,
                    Contains("\nset -- " + deck +
-                            " --training.steps=70 '--job.description=it'\\''s' --device=cuda \"$@\"\n"));
+                            " --training.steps=70 '--job.description=it'\\''s' --training.dataset_path=x.h5 "
+                            "--checkpoint.enable --device=cuda \"$@\"\n"));
         // what Slurm calls this MPI's way to start
         const bool open_mpi = MpiRuntime::library_version().starts_with("Open MPI");
         CHECK_THAT(script, Contains(open_mpi ? "srun --mpi=pmix" : "srun --mpi=pmi2") &&
@@ -66,8 +72,9 @@ TEST_CASE("no name or argument breaks a job script") {
     const TemporaryFolder folder;
     const fs::path odd = folder / "my deck's.toml";
     fs::copy_file(folder.path() / deck, odd);
-    const Outcome outcome =
-        run_coeus({"sbatch", odd.string(), "--machine=local", "--job.description=a\nfalse \"$HOME\""});
+    const Outcome outcome = run_coeus(
+        Arguments{"sbatch", odd.string(), "--machine=local", "--job.description=a\nfalse \"$HOME\""} +
+        can_run);
     INFO(outcome.output);
     CHECK(outcome.exit_code == 0);
     CHECK_THAT(outcome.output, Contains("\n#SBATCH --job-name=my_deck_s\n") &&
@@ -78,7 +85,10 @@ TEST_CASE("no name or argument breaks a job script") {
     const Outcome said =
         run_shell("cd " + folder.path().string() +
                   "; (sed -n '/^set --/,/\"$@\"$/p' job; echo 'printf \"[%s]\" \"$@\"') | bash");
-    CHECK_THAT(said.output, Contains("[" + odd.string() + "][--job.description=a\nfalse \"$HOME\"]"));
+    CHECK_THAT(said.output, Contains("[" + odd.string() +
+                                     "][--job.description=a\nfalse \"$HOME\"]"
+                                     "[" +
+                                     can_run[0] + "]"));
 }
 
 TEST_CASE("no folder of the program breaks a job script, or runs in it") {
@@ -87,7 +97,8 @@ TEST_CASE("no folder of the program breaks a job script, or runs in it") {
          {"/o'brien/coeus", "/$(touch evaluated)/coeus", "/`touch evaluated`/coeus", "/a}b {c/coeus"}) {
         CAPTURE(program);
         const Outcome outcome =
-            run_coeus({"sbatch", deck, "--machine=local", "--ntasks-per-node=1"}, 0, {{"COEUS", program}});
+            run_coeus(Arguments{"sbatch", deck, "--machine=local", "--ntasks-per-node=1"} + can_run, 0,
+                      {{"COEUS", program}});
         INFO(outcome.output);
         CHECK(outcome.exit_code == 0);
         write_file(folder / "job", outcome.output);
@@ -311,6 +322,18 @@ TEST_CASE("what is wrong with a job is said before there is a script") {
     CHECK_THAT(refused_sbatch({deck, "--machine=hyak", "--gpus-per-node=4", "--nodes=4",
                                "--parallelism.tensor_parallel_degree=3"}),
                Contains("tensor_parallel_degree") && Contains("nearest valid"));
+    // what a run would refuse, and what a job that is queued again lacks
+    const Arguments job = {deck, "--machine=hyak", "--gpus-per-node=0", "--ntasks-per-node=4"};
+    CHECK_THAT(refused_sbatch(job + Arguments{"--checkpoint.enable"}), Contains("training.dataset_path"));
+    CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--model.converters=float8"}),
+               Contains("model.converters") && Contains("not built yet"));
+    CHECK_THAT(refused_sbatch(job + Arguments{can_run[0]}),
+               Contains("checkpoint.enable = false: ") && Contains("set checkpoint.enable = true"));
+    CHECK_THAT(refused_sbatch(job + can_run + Arguments{"--checkpoint.load_only"}),
+               Contains("checkpoint.load_only = true: ") && Contains("would begin at step 1 each time"));
+    if (!built_with_cuda())
+        CHECK_THAT(refused_sbatch(Arguments{deck, "--machine=hyak", "--gpus-per-node=4"} + can_run),
+                   Contains("this program was built without CUDA") && Contains("COEUS=/path/to/coeus"));
     CHECK_THAT(refused_sbatch({"absent.toml", "--machine=hyak"}), Contains("absent.toml"));
     CHECK_THAT(refused_sbatch({deck, deck, "--machine=hyak"}), Contains("one deck"));
 }

@@ -20,6 +20,7 @@ std::optional<int64_t> memory_limit_here(Backend backend);
 /// ConfigError as a run would have.
 std::vector<std::string> dry_run_lines(const CommandLine& command_line, int ranks);
 /// `coeus train --dry_run`: logs them, for the ranks that the command line names, or else `world_size`.
+/// Why a run would be refused are warnings, and counted in the last line.
 void dry_run(const CommandLine& command_line, int world_size);
 
 }  // namespace coeus
