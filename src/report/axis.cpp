@@ -49,12 +49,13 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
 }  // namespace
 
 double ChartAxis::position(double value) const {
-    if (scale == Scale::log) return std::log(value / low) / std::log(high / low);
+    if (scale == Scale::log) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
     return (value - low) / (high - low);
 }
 
 ChartAxis make_axis(double low, double high, Scale scale, int wanted) {
-    if (!(low < high)) {
+    // ends that are all but equal, between which no numbers for ticks would be
+    if (!(high - low > 1e-12 * std::max(std::fabs(low), std::fabs(high)))) {
         const double apart = low == 0 ? 1 : std::fabs(low) / 10;
         low -= apart;
         high += apart;

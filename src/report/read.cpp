@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double most_drawn = 1e300;
+
 // Fields that are no numbers, and so no series.
 constexpr std::string_view words[] = {"gpu_throttle", "straggler_phase", "straggler_host", "straggler_group",
                                       "straggler_throttle"};
@@ -57,7 +59,10 @@ void add_line(const JsonView& line, RunData& run) {
     for (const auto& [field, value] : line.items()) {
         if (field == "step" || value.is_null() || (validation && !field.starts_with("validation_"))) continue;
         if (std::ranges::find(words, field) != std::end(words)) continue;
-        const double number = value.number();
+        double number = value.number();
+        // the difference of two, or the sum of some, would not be finite
+        if (std::fabs(number) > most_drawn) continue;
+        if (std::fabs(number) < 1 / most_drawn) number = 0;
         if (!run.series.contains(field)) run.fields.push_back(field);
         run.series[field][step] = number;
     }

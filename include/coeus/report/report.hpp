@@ -13,7 +13,7 @@
 
 namespace coeus {
 
-/// Values of a field of metrics.jsonl by step; only finite ones.
+/// Values of a field of metrics.jsonl by step; only those up to 1e300, and 0 for those below 1e-300.
 using MetricSeries = std::map<int64_t, double>;
 
 struct RunData {

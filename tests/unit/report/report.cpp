@@ -405,3 +405,20 @@ TEST_CASE("report: words in metrics.jsonl are no series") {
     const std::vector<RunData> runs = read_runs({run});
     CHECK(runs[0].fields == std::vector<std::string>{"loss", "straggler_ms"});
 }
+
+TEST_CASE("report: values so large, small or alike that their differences cannot be drawn") {
+    const TemporaryFolder folder;
+    for (const char* pair : {"1e300 -1e300", "0 1e-310", "1 1.0000000000000002", "-1e-310 9e299"}) {
+        std::istringstream values(pair);
+        std::string first, second;
+        values >> first >> second;
+        std::string lines;
+        for (int step = 1; step <= 20; ++step)
+            lines += fmt::format("{{\"step\": {}, \"loss\": {}, \"grad_norm\": {}}}\n", step,
+                                 step % 2 ? first : second, step % 3 ? first : second);
+        lines += "{\"step\": 21, \"loss\": 2}\n";
+        const auto runs = read_runs({make_run(folder / "run", lines)});
+        CHECK(points_are_inside(report_html(runs)));
+        CHECK_THAT(report_text(runs, 80, false), !Contains("nan"));
+    }
+}
