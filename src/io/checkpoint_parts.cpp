@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint_parts.hpp"
 
+#include "coeus/file/raw_file.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
