@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run that continues from a checkpoint does otherwise than the checkpoint's deck said.
+#include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/file/toml.hpp"
 #include "option.hpp"
@@ -45,9 +46,11 @@ std::map<std::string, std::string> values_of(const std::string& deck) {
     return all;
 }
 
-}  // namespace
+struct Change {
+    std::string option, text;  // "optimizer.lr", "optimizer.lr was 0.1, is 0.2"
+};
 
-std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
+std::map<Matter, std::vector<Change>> all_changes(const std::string& checkpoint_deck, const Config& config) {
     auto before = values_of(checkpoint_deck);
     before.merge(values_of(deck_text(Config())));  // what an older deck does not say had its default
     const auto now = values_of(deck_text(config));
@@ -55,7 +58,7 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
     for (const auto& [key, value] : before) keys.insert(key);
     for (const auto& [key, value] : now) keys.insert(key);
 
-    std::map<Matter, std::vector<std::string>> changes;
+    std::map<Matter, std::vector<Change>> changes;
     for (const std::string& key : keys) {
         const auto text = [&](const auto& deck) {
             const auto at = deck.find(key);
@@ -63,18 +66,49 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
         };
         if (text(before) != text(now))
             changes[matter_of(key, config)].push_back(
-                fmt::format("{} was {}, is {}", key, text(before), text(now)));
+                {key, fmt::format("{} was {}, is {}", key, text(before), text(now))});
     }
+    return changes;
+}
+
+std::vector<std::string> texts(const std::vector<Change>& changes) {
+    std::vector<std::string> all;
+    for (const Change& change : changes) all.push_back(change.text);
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config) {
+    auto changes = all_changes(checkpoint_deck, config);
     std::vector<std::string> lines;
-    if (const auto& samples = changes[to_samples]; !samples.empty())
+    if (const auto samples = texts(changes[to_samples]); !samples.empty())
         lines.push_back("the data is not the checkpoint's: samples may be seen again or never (" +
                         join(samples, "; ") + ")");
-    if (const auto& rate = changes[to_learning_rate]; !rate.empty())
+    if (const auto rate = texts(changes[to_learning_rate]); !rate.empty())
         lines.push_back("the learning-rate schedule is not the checkpoint's, the rate may jump (" +
                         join(rate, "; ") + ")");
-    if (const auto& run = changes[to_run]; !run.empty())
+    if (const auto run = texts(changes[to_run]); !run.empty())
         lines.push_back("the run is not the checkpoint's: " + join(run, "; "));
     return lines;
+}
+
+void require_deck_of_finished_run(const std::string& checkpoint_deck, const Config& config, int64_t step) {
+    std::vector<std::string> changed, pattern;
+    for (const auto& [matter, changes] : all_changes(checkpoint_deck, config))
+        for (const Change& change : changes) {
+            if (matter == to_nothing || change.option == "training.steps") continue;
+            changed.push_back(change.text);
+            if (find_option(change.option) != nullptr) pattern.push_back("{" + change.option + "}");
+        }
+    if (changed.empty()) return;
+    throw ConfigError(
+        "{} has a finished run (step {}) of another deck: {}. Give this run a folder of its own{}, or raise "
+        "training.steps to continue the run that is there with this deck",
+        config.job.dump_folder, step, join(changed, "; "),
+        pattern.empty() ? ""
+                        : fmt::format(", such as --job.dump_folder=\"{}/{}\"", config.job.dump_folder,
+                                      join(pattern, "_")));
 }
 
 }  // namespace coeus

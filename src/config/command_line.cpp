@@ -6,6 +6,7 @@
 #include "coeus/base/text.hpp"
 #include "datasets.hpp"
 #include "deck.hpp"
+#include "folder_pattern.hpp"
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -338,6 +339,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         throw ConfigError("{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun",
                           here);
     complete(settings, config);
+    config.job.dump_folder = fill_in_options(config.job.dump_folder, config);
     Words missing;
     find_datasets(settings, config, result.notices, missing);
     add_no_effect_notices(settings, config, result.notices);

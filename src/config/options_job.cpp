@@ -11,7 +11,8 @@ std::vector<Option> job_options() {
             .one_of({"auto", "cpu", "cuda"}),
 
         works(COEUS_FIELD(job.config_file), to_nothing, "the deck; the same as giving it as first argument"),
-        works(COEUS_FIELD(job.dump_folder), to_nothing, "folder of everything the run writes"),
+        works(COEUS_FIELD(job.dump_folder), to_nothing,
+              "folder of everything the run writes; {optimizer.lr} in it becomes that option's value"),
         works(COEUS_FIELD(job.description), to_nothing, "free text, said at the start"),
         works(COEUS_FIELD(job.print_config), to_nothing, "print the effective deck at the start"),
         works(COEUS_FIELD(job.save_config_file), to_nothing,

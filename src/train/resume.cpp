@@ -100,6 +100,12 @@ std::vector<std::string> Resume::warnings(int64_t global_batch, int64_t passed_o
     return lines;
 }
 
+void Resume::require_deck_if_finished() const {
+    const bool finished = progress_.step >= config_->training.steps && !progress_.validation_is_left;
+    if (in_own_folder_ && finished)
+        require_deck_of_finished_run(checkpoint_.train.deck, *config_, progress_.step);
+}
+
 std::vector<std::string> Resume::lines() const {
     std::vector<std::string> lines = {fmt::format("Resuming from {}: step {}, {} tokens seen",
                                                   checkpoint_.path, progress_.step,

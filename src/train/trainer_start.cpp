@@ -224,6 +224,7 @@ bool Trainer::load_state() {
 }
 
 void Trainer::continue_from(const Resume& resume) {
+    resume.require_deck_if_finished();
     progress_ = resume.progress();
     guards_->resume(resume.guards());
     std::vector<std::string> notices;

@@ -137,3 +137,25 @@ TEST_CASE("A start that is killed while it puts the earlier run aside is finishe
     CHECK_FALSE(fs::exists(place.out / "earlier_2"));
     CHECK(event_files(place.out / "tb").size() == 1);
 }
+
+TEST_CASE("A finished run's folder is not trained in again with another deck, with the same it is done") {
+    const Place place;
+    const Arguments more = {"--checkpoint.enable", steps(2)};
+    train_tiny(place.out, place.data, more, 2);
+    const std::string metrics = read_file(place.out / "metrics.jsonl");
+    CHECK_THAT(train_tiny(place.out, place.data, more, 2).output, Contains("already at step 2"));
+    const Outcome other =
+        run_coeus(tiny_run(place.out, place.data, more + Arguments{"--optimizer.lr=5e-3"}), 2);
+    INFO(other.output);
+    CHECK(other.exit_code == 2);
+    CHECK(count_of(place.out.string() + " has a finished run (step 2) of another deck: optimizer.lr was ",
+                   other.output) == 1);
+    const std::string advice = "--job.dump_folder=\"" + place.out.string() + "/{optimizer.lr}\"";
+    CHECK_THAT(other.output, Contains(advice) && Contains("training.steps"));
+    CHECK(read_file(place.out / "metrics.jsonl") == metrics);
+    // both remedies
+    train_tiny(place.out.string() + "/{optimizer.lr}", place.data, more + Arguments{"--optimizer.lr=5e-3"});
+    CHECK(fs::exists(place.out / "0.005/metrics.jsonl"));
+    CHECK_THAT(train_tiny(place.out, place.data, more + Arguments{"--optimizer.lr=5e-3", steps(3)}, 2).output,
+               Contains("the rate may jump") && Contains("Training completed at step 3"));
+}

@@ -240,6 +240,11 @@ std::string deck_text(const Config& config);
 /// to: the order of the data, the learning rate, the run as a whole.
 std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
 
+/// For a run whose folder has a finished run, at this step. ConfigError if its deck differs from the
+/// checkpoint's in what changes numbers, naming the options, and a pattern of job.dump_folder that separates
+/// the two. A changed training.steps is none.
+void require_deck_of_finished_run(const std::string& checkpoint_deck, const Config& config, int64_t step);
+
 /// The text of `coeus help options`.
 std::string options_help();
 /// The same as doc/decks.md.

@@ -36,6 +36,8 @@ public:
     /// What the run does otherwise than the run that wrote the checkpoint, one line each. `global_batch`:
     /// sequences of a step; `passed_over`: samples that the guards skipped.
     std::vector<std::string> warnings(int64_t global_batch, int64_t passed_over) const;
+    /// ConfigError if the run is finished, and its deck was another one in what changes numbers.
+    void require_deck_if_finished() const;
     /// What is continued and what was reset, one line each.
     std::vector<std::string> lines() const;
 

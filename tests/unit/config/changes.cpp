@@ -92,3 +92,22 @@ TEST_CASE("a change of a parameter group names the group and its option") {
     CHECK_THAT(changes_since(deck_text(Config()), with_groups("{roles = \"norm\"}"))[0],
                Contains("optimizer.param_groups[1].roles was not given, is \"norm\""));
 }
+
+TEST_CASE("changes: a finished run's folder takes no deck with other numbers") {
+    Config config;
+    const std::string before = deck_text(config);
+    config.training.steps = 5;
+    config.job.description = "another one";
+    config.parallelism.tensor_parallel_degree = 2;
+    CHECK_NOTHROW(require_deck_of_finished_run(before, config, 10));
+    config.optimizer.lr = 0.5;
+    config.training.seq_len = 64;
+    config.job.dump_folder = "out";
+    CHECK_THROWS_WITH(require_deck_of_finished_run(before, config, 10),
+                      Catch::Equals("out has a finished run (step 10) of another deck: training.seq_len was "
+                                    "2048, is 64; optimizer.lr was "
+                                    "0.0008, is 0.5. Give this run a folder of its own, such as "
+                                    "--job.dump_folder=\"out/{training.seq_len}_{optimizer.lr}\", or raise "
+                                    "training.steps to continue the "
+                                    "run that is there with this deck"));
+}
