@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/file/convert.hpp"
+#include "coeus/io/checkpoint_room.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -30,11 +31,9 @@ void make_folder(const std::string& folder) {
 /// it cannot close a file that it cannot write. What HDF5 writes is reserved; the elements' place is only
 /// when the file is laid out, as it takes a while to give back.
 void check_space(const std::string& path, int64_t element_bytes, size_t arrays) {
-    const int64_t headers = (1 << 20) + int64_t(arrays) * (16 << 10), needed = headers + element_bytes;
+    const int64_t headers = checkpoint_bytes(0, arrays), needed = checkpoint_bytes(element_bytes, arrays);
     const std::string folder = fs::absolute(path).parent_path().string();
-    if (const int64_t there = free_bytes(folder); there < needed)
-        throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(needed)),
-                                      folder, bytes_text(double(there))));
+    require_room(needed, folder, free_bytes(folder));
     RawFile file = RawFile::create(path);
     file.reserve(headers);
     file.resize(needed);

@@ -2,6 +2,7 @@
 #include "coeus/train/dry_run.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/pretrained/model_source.hpp"
@@ -60,6 +61,13 @@ std::vector<std::string> dry_run_lines(const CommandLine& command_line, int rank
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     const std::optional<int64_t> limit = memory_limit_here(engine.options().backend);
     add(describe_run(config, mesh, engine, limit));
+    if (config.checkpoint.enable && !config.checkpoint.load_only)
+        lines.push_back(
+            fmt::format("A checkpoint takes {} on the disk, and {} are kept at once",
+                        bytes_text(double(engine.decoder().parameters().full_state_bytes())),
+                        config.checkpoint.keep_latest_k == 0
+                            ? "all (checkpoint.keep_latest_k = 0)"
+                            : fmt::format("checkpoint.keep_latest_k = {}", config.checkpoint.keep_latest_k)));
     add(notices);
     add(absent_files(config));
     if (limit && std::ranges::any_of(plans_of_stages(model, engine.options()),

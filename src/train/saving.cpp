@@ -5,14 +5,33 @@
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
+#include "coeus/file/raw_file.hpp"
+#include "coeus/io/checkpoint_room.hpp"
 #include "coeus/io/convert_weights.hpp"
 #include "coeus/models/hub_model.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 namespace coeus {
+
+namespace {
+
+// Before the first step, rather than at the first save hours later.
+void check_room(const Config& config, const CheckpointFolder& folder, int64_t element_bytes, size_t arrays,
+                int64_t step) {
+    const int64_t there = int64_t(folder.list().size()), keep = config.checkpoint.keep_latest_k,
+                  saves = 1 + (config.training.steps - step) / config.checkpoint.interval,
+                  count = keep == 0 ? saves : std::min(saves, std::max<int64_t>(1, keep + 1 - there));
+    const std::string warning = room_warning(checkpoint_bytes(element_bytes, arrays), count, folder.path(),
+                                             free_bytes(folder.path()));
+    if (!warning.empty()) log::warn("{}", warning);
+}
+
+}  // namespace
 
 Saving::Saving(const Config& config, const DecoderConfig& model, const RunFolder& folder, const Mesh& mesh,
                Engine& engine, CheckpointWriter writer)
@@ -38,6 +57,11 @@ std::vector<CheckpointTensor> Saving::full_state() const {
 
 void Saving::begin(std::function<void(const SavedCheckpoint&)> noted) {
     noted_ = std::move(noted);
+    if (saves() && last_step_.value_or(0) < config_.training.steps)
+        on_first_rank(world_, [&] {
+            check_room(config_, checkpoints_.folder(), full_state_bytes(), full_state().size(),
+                       last_step_.value_or(0));
+        });
     if (saves_async(config_)) async_.emplace(checkpoints_, world_, full_state(), engine_.exec());
 }
 

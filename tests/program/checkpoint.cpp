@@ -178,6 +178,39 @@ TEST_CASE("program: damaged and foreign checkpoints") {
     }
 }
 
+TEST_CASE("program: room for checkpoints is looked at before the first step") {
+    if (run_shell("unshare -m sh -c 'mount -t tmpfs none /mnt'").exit_code != 0)
+        return skip("this user cannot mount a small file system");
+    const TemporaryFolder folder;
+    const fs::path data = write_data(folder), run = folder / "run";
+    fs::create_directories(run / "checkpoint");
+    const auto on_disk_of = [&](const std::string& size) {
+        std::string line = "'" COEUS_PROGRAM "'";
+        for (const std::string& word :
+             tiny_run(run, data, saving_twice + Arguments{"--checkpoint.keep_latest_k=5"}))
+            line += " '" + word + "'";
+        write_file(folder / "line.sh", "mount -t tmpfs -o size=" + size + " none '" +
+                                           (run / "checkpoint").string() + "' && exec " + line + "\n");
+        return run_shell("unshare -m sh '" + (folder / "line.sh").string() + "'");
+    };
+    const Outcome none = on_disk_of("1m");
+    INFO(none.output);
+    CHECK(none.exit_code == 3);
+    CHECK_THAT(none.output, Contains("there is no room for a checkpoint: ") && Contains(" needed in ") &&
+                                Contains("where 1.00 MiB are free") && !Contains("step:  1"));
+    const Outcome some = on_disk_of("4m");
+    INFO(some.output);
+    CHECK_THAT(some.output, Contains("warning - the disk has room for ") && Contains("of the ") &&
+                                Contains("checkpoints that the run will keep at once") &&
+                                Contains("step:  1"));
+    const Outcome all = on_disk_of("64m");
+    CHECK(all.exit_code == 0);
+    CHECK_THAT(all.output, !Contains("the disk has room for"));
+    const Outcome planned = run_coeus(tiny_run(run, data, saving_twice + Arguments{"--dry_run"}));
+    CHECK_THAT(planned.output,
+               Contains("A checkpoint takes ") && Contains("on the disk, and checkpoint.keep_"));
+}
+
 TEST_CASE("program: a full disk while saving") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
