@@ -79,6 +79,11 @@ std::vector<DamagedRows> verify_checkpoint(const std::string& path,
     const hdf5::File file = open_with_parts(path, header.parts.size());
     int64_t total = 0, done = 0;
     for (const auto& array : header.arrays) total += array.shape.count() * hdf5::size_of(array.type);
+    // an array that was lost has left its checksums
+    const std::string sums = checksum_path("");
+    if (file.has(sums.substr(0, sums.size() - 1)))
+        for (const std::string& array : file.group(sums.substr(0, sums.size() - 1)).dataset_paths())
+            if (!file.has(array)) throw ConfigError("{} is damaged: the array {} is missing", path, array);
     std::vector<DamagedRows> damaged;
     std::vector<std::byte> piece;
     for (const auto& array : header.arrays) {

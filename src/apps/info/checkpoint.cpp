@@ -4,17 +4,31 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/pretrained/pretrained.hpp"
 #include "kinds.hpp"
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace coeus::apps {
 
 namespace {
 
+// All weights of the model that the checkpoint names are in it.
+void require_whole(const std::string& path, const CheckpointHeader& header) {
+    if (header.train.model.empty()) return;
+    std::set<std::string> there;
+    for (const auto& array : header.arrays) there.insert(array.path);
+    for (const std::string& needed : checkpoint_paths(Pretrained(path).model()))
+        if (!there.contains(needed))
+            throw ConfigError("{} is damaged: the array {} is missing", path, needed);
+}
+
 void verify(const std::string& path, const CheckpointHeader& header) {
+    require_whole(path, header);
     int64_t bytes = 0;
     for (const auto& array : header.arrays) bytes += array.shape.count() * hdf5::size_of(array.type);
     std::vector<DamagedRows> damaged;
