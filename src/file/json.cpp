@@ -16,8 +16,8 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t most_values = 1 << 24;  // each takes some 50 bytes
-constexpr size_t max_depth = 256;         // of nesting; a file that needs more is damaged
+constexpr int64_t most_json_values = 1 << 24;  // each takes some 50 bytes
+constexpr size_t max_depth = 256;              // of nesting; a file that needs more is damaged
 
 // Receives the parser's events and fills a Json. Pointers into containers stay valid while they are on the
 // stack: only the innermost container grows.
@@ -59,7 +59,8 @@ public:
 
 private:
     Json& place(Json value) {
-        if (++count_ > most_values) throw ConfigError("{}: more than {} values", name_, most_values);
+        if (++count_ > most_json_values)
+            throw ConfigError("{}: more than {} values", name_, most_json_values);
         if (stack_.empty()) return *root = std::move(value);
         if (Json::Array* array = stack_.back()->as_array()) return array->emplace_back(std::move(value));
         return stack_.back()->as_object()->emplace_back(std::move(key_), std::move(value)).second;

@@ -105,7 +105,8 @@ std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, b
     try {
         if (!resumes && trained())
             for (const fs::path& name : files_of_a_run(config)) {
-                if (!fs::exists(root_ / name)) continue;
+                // what was moved before may stand here again, as an empty folder of this start
+                if (!fs::exists(root_ / name) || fs::exists(begun / name)) continue;
                 fs::create_directories((begun / name).parent_path());
                 fs::rename(root_ / name, begun / name);
             }

@@ -197,7 +197,8 @@ TEST_CASE("program: room for checkpoints is looked at before the first step") {
     INFO(none.output);
     CHECK(none.exit_code == 3);
     CHECK_THAT(none.output, Contains("there is no room for a checkpoint: ") && Contains(" needed in ") &&
-                                Contains("where 1.00 MiB are free") && !Contains("step:  1"));
+                                Contains("are free; make room, or choose another checkpoint.folder") &&
+                                !Contains("step:  1"));
     const Outcome some = on_disk_of("4m");
     INFO(some.output);
     CHECK_THAT(some.output, Contains("warning - the disk has room for ") && Contains("of the ") &&

@@ -4,8 +4,8 @@
 
 #include "coeus/comm/communicator.hpp"
 #include "coeus/config/config.hpp"
+#include "coeus/file/folder_owner.hpp"
 #include "coeus/io/checkpoint_folder.hpp"
-#include "coeus/job/folder_owner.hpp"
 
 #include <functional>
 #include <memory>

@@ -49,7 +49,6 @@ TEST_CASE("a log file that cannot be written is named with the reason") {
     const test::TemporaryFolder folder;
     const RestoreLog restore;
     test::write_file(folder / "file", "");
-    CHECK_THROWS_WITH(
-        log::init({.file = (folder / "file" / "rank_0.log").string()}),
-        Contains("cannot write ") && Contains("rank_0.log: ") && Contains("Not a directory"));
+    CHECK_THROWS_WITH(log::init({.file = (folder / "file" / "rank_0.log").string()}),
+                      Contains("cannot write ") && Contains("rank_0.log: ") && Contains("Not a directory"));
 }

@@ -169,3 +169,19 @@ TEST_CASE("untrusted: groups that links multiply, sums without end, elements els
     check("  f.create_dataset('model/more', shape=(4,), dtype='f4', external=[('/dev/zero', 0, 16)])\n",
           "the elements of /model/more are in other files");
 }
+
+TEST_CASE("untrusted: verification misses no array of which the checksums are there", "[checkpoint]") {
+    const test::TemporaryFolder folder;
+    const Communicator self = Communicator::self();
+    const CheckpointState state(Dtype::f32);
+    const int64_t parts = GENERATE(1, 2);
+    const std::string path =
+        CheckpointStore(folder.path(), 0, self, parts).save(record_of(2), state.tensors).path;
+    CHECK(verify_checkpoint(path).empty());
+    drop_guard(path);
+    hdf5::File file = hdf5::File::open_for_update(path);
+    file.create_dataset("checksum/model/lost.weight", hdf5::Type::u64, {1});
+    file.close();
+    CHECK_THROWS_WITH(verify_checkpoint(path),
+                      Catch::Equals(path + " is damaged: the array model/lost.weight is missing"));
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coeus/job/folder_owner.hpp"
+#include "coeus/file/folder_owner.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 namespace coeus {
@@ -28,6 +30,13 @@ namespace coeus {
 namespace {
 
 namespace fs = std::filesystem;
+
+// 0 if it is not a number.
+int64_t number_in(std::string_view text) {
+    int64_t number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+}
 
 // Clock ticks of the host at which a process began; 0: there is no such process.
 int64_t start_of_process(int64_t process) {
@@ -41,7 +50,7 @@ int64_t start_of_process(int64_t process) {
     std::string field;
     constexpr int number = 20;  // of the fields after the name
     for (int i = 0; i < number; ++i) fields >> field;
-    return field.empty() || !fields ? 0 : std::strtoll(field.c_str(), nullptr, 10);
+    return number_in(field);
 }
 
 std::string own_host() {
@@ -115,7 +124,7 @@ FolderOwner::Who FolderOwner::Who::self() {
     return {.id = random_id(),
             .host = own_host(),
             .job = job ? job : "",
-            .restart = restart ? std::strtoll(restart, nullptr, 10) : 0,
+            .restart = number_in(restart ? restart : ""),
             .process = getpid(),
             .process_start = start_of_process(getpid()),
             .since = now_text()};

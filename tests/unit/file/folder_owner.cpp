@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who owns a folder: with locks, without them, on this host and on others.
-#include "coeus/job/folder_owner.hpp"
+#include "coeus/file/folder_owner.hpp"
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
