@@ -69,16 +69,19 @@ std::string now_text() {
 }
 
 std::string text_of(const FolderOwner::Who& who) {
-    return Json::object()
-               .set("id", who.id)
-               .set("host", who.host)
-               .set("process", who.process)
-               .set("process_start", who.process_start)
-               .set("job", who.job)
-               .set("restart", who.restart)
-               .set("since", who.since)
-               .text() +
-           "\n";
+    std::string text = Json::object()
+                           .set("id", who.id)
+                           .set("host", who.host)
+                           .set("process", who.process)
+                           .set("process_start", who.process_start)
+                           .set("job", who.job)
+                           .set("restart", who.restart)
+                           .set("since", who.since)
+                           .text();
+    // whoever writes next writes over all of it
+    constexpr size_t usual_bytes = 511;
+    if (text.size() < usual_bytes) text.resize(usual_bytes, ' ');
+    return text + "\n";
 }
 
 struct Note {

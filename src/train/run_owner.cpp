@@ -30,40 +30,39 @@ std::vector<fs::path> owned_folders(const Config& config) {
 
 }  // namespace
 
-RunOwner::RunOwner(const Config& config, const Communicator& world) : world_(world) {
-    const std::vector<fs::path> folders = owned_folders(config);
-    num_folders_ = folders.size();
-    on_first_rank(world, [&] {
-        const FolderOwner::Who self = FolderOwner::Who::self();
-        id_ = self.id;
-        for (const fs::path& folder : folders) owners_.push_back(std::make_unique<FolderOwner>(folder, self));
-    });
-    id_ = broadcast_text(world, id_);
-}
+RunOwner::RunOwner(const Config& config, const Communicator& world) : world_(world), config_(config) {}
 
 void RunOwner::take(const std::function<void()>& meanwhile) {
-    for (size_t i = 0; i < num_folders_; ++i) {
-        const Timer timer;
-        for (bool taken = false, said = false; !taken;) {
-            on_first_rank(world_, [&] {
-                FolderOwner& owner = *owners_[i];
-                taken = owner.take();
-                if (taken || said) return;
-                log::info("{} waits for {}", owner.folder().string(), owner.waits_for());
-                said = true;
-            });
-            taken = world_.all_reduce(int64_t(taken), Reduce::max) != 0;
-            if (taken) break;
-            on_first_rank(world_, [&] {
-                if (timer.seconds() > most_waiting)
-                    throw StoppedError(fmt::format("{} waited {:.0f} s for {}", owners_[i]->folder().string(),
-                                                   timer.seconds(), owners_[i]->waits_for()));
-            });
-            meanwhile();
-            sleep_seconds(1);
-        }
+    std::string waits_for;
+    for (const Timer timer; id_.empty();) {
+        std::string id;
+        on_first_rank(world_, [&] { id = take_folders(waits_for, timer.seconds()); });
+        id_ = broadcast_text(world_, id);
+        if (!id_.empty()) break;
+        meanwhile();
+        sleep_seconds(1);
     }
     looked_at_ = steady_seconds();
+}
+
+// The run's id; "": a folder is waited for.
+std::string RunOwner::take_folders(std::string& waits_for, double waited) {
+    if (owners_.empty()) {
+        const FolderOwner::Who self = FolderOwner::Who::self();
+        for (const fs::path& folder : owned_folders(config_))
+            owners_.push_back(std::make_unique<FolderOwner>(folder, self));
+    }
+    for (const auto& owner : owners_) {
+        if (owner->is_owned() || owner->take()) continue;
+        if (waited > most_waiting)
+            throw StoppedError(fmt::format("{} waited {:.0f} s for {}", owner->folder().string(), waited,
+                                           owner->waits_for()));
+        if (waits_for != owner->waits_for())
+            log::info("{} waits for {}", owner->folder().string(), owner->waits_for());
+        waits_for = owner->waits_for();
+        return "";
+    }
+    return owners_[0]->self().id;
 }
 
 void RunOwner::require_owned() const {

@@ -87,7 +87,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
       saving_(config_, model_, folder_, mesh_, engine_, owner_.writer()),
       reporting_(folder_, mesh_.world(), device_.device()) {
     watchdog_.set_gpu(device_.device().bus_id());
-    watchdog_.meet_in(folder_.root());
+    watchdog_.meet_in(folder_.root(), owner_.id());
     apply(cpu_);
     const int local_size = mpi.local_size();
     const int64_t limit = device_.device().memory_bytes() / device_.sharing();

@@ -7,7 +7,6 @@
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error_text.hpp"
 #include "coeus/base/log.hpp"
-#include "coeus/base/random_id.hpp"
 #include "coeus/comm/mpi.hpp"
 #include "coeus/comm/together.hpp"
 #include "hang_report.hpp"
@@ -414,9 +413,8 @@ void Watchdog::guard(const std::function<void()>& work) {
     }
 }
 
-void Watchdog::meet_in(const std::filesystem::path& folder) {
+void Watchdog::meet_in(const std::filesystem::path& folder, const std::string& run) {
     const Communicator world = Communicator::world("meeting");
-    const std::string run = broadcast_text(world, world.rank() == 0 ? random_id() : "");
     MeetingPlace place(folder / options_.save_traces_folder, run, options_.save_traces_file_prefix);
     on_first_rank(world, [&] { place.prepare(); });
     // one of these ranks may have had events of its own before

@@ -29,15 +29,22 @@ struct StoppedRun {
         arguments = tiny_run(out, data, Arguments{"--checkpoint.enable", "--checkpoint.interval=1"} + more);
         const auto act = [&, two_steps = std::regex("step: *2 ")](const std::string& line) {
             if (!std::regex_search(line, two_steps)) return;
-            const std::string ranks_of_it = "$(pgrep -f '^" COEUS_PROGRAM " .*" + out.string() + "')";
-            const Outcome stopped = run_shell("echo " + ranks_of_it + " && kill -STOP " + ranks_of_it);
+            // rank 0 stops itself; then all are stopped
+            const std::string ranks_of_it = "pgrep -f '^" COEUS_PROGRAM " .*" + out.string() + "'";
+            const Outcome stopped =
+                run_shell("ranks=$(" + ranks_of_it +
+                          "); for i in $(seq 1000); do cat /proc/$(echo $ranks | sed 's:  *:/status "
+                          "/proc/:g')/status | grep -q '^State:.T' && break; "
+                          "sleep 0.05; done; kill -STOP $ranks; echo $ranks");
             REQUIRE(stopped.exit_code == 0);
             const std::string them = stopped.output.substr(0, stopped.output.find('\n'));
             meanwhile(*this);
             CHECK(run_shell("kill -CONT " + them).exit_code == 0);
         };
-        outcome = run_shell(
-            coeus_line(arguments, ranks, environment, fmt::format("timeout {}", whole_patience(100))), act);
+        Environment all = environment;
+        all["COEUS_FAULT"] = "stop rank=0 step=3";
+        outcome =
+            run_shell(coeus_line(arguments, ranks, all, fmt::format("timeout {}", whole_patience(100))), act);
     }
 };
 

@@ -35,6 +35,8 @@ constexpr int64_t communicator_bytes = 24, communicators_of_all = 9, name_bytes 
 // Of each rank, where the run is at its last step already: it starts, loads, and ends.
 std::vector<Counts> counts_of_start(const fs::path& folder, const Arguments& arguments, int ranks) {
     const std::string to = (folder / fmt::format("counts.{}", ranks)).string();
+    // the end of an earlier start's log is looked at
+    fs::remove_all(folder / "run/log");
     // each measures the machine's peak, which is one sum more than in a start that knows it from earlier ones
     const TemporaryFolder cache;
     const Outcome outcome = run_coeus(arguments, ranks,

@@ -56,6 +56,7 @@ public:
     bool take();
     /// "an earlier start of this job (process ...)", or a run of which it is not yet known whether it lives.
     const std::string& waits_for() const { return waits_for_; }
+    bool is_owned() const { return owned_; }
     /// Who has the folder instead of this run: "" if this run still has it. Reads one small file.
     std::string lost_to() const;
     /// SystemError if this run has lost the folder.

@@ -16,7 +16,7 @@ namespace coeus {
 
 class RunOwner {
 public:
-    /// Nothing is owned yet. Collective.
+    /// Nothing is owned yet. Both outlive it.
     RunOwner(const Config& config, const Communicator& world);
 
     /// The folders exist. Owns them, or throws on all ranks: ConfigError naming the run that has one. It
@@ -30,15 +30,19 @@ public:
     /// The same, looked at only if the last look was some seconds ago, as after each suspension.
     void require_owned_now_and_then();
 
+    /// The run's id, the same on all ranks; "" before take().
+    const std::string& id() const { return id_; }
     /// How checkpoints are written by this run.
     CheckpointWriter writer() const;
 
 private:
+    std::string take_folders(std::string& waits_for, double waited);
+
     const Communicator& world_;
+    const Config& config_;
     std::string id_;                                    // of this run, on all ranks
     std::vector<std::unique_ptr<FolderOwner>> owners_;  // on rank 0
-    size_t num_folders_ = 0;
-    double looked_at_ = 0;  // seconds of the steady clock
+    double looked_at_ = 0;                              // seconds of the steady clock
 };
 
 }  // namespace coeus

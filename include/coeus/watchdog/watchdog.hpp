@@ -36,8 +36,9 @@ public:
     /// the process; errors that all ranks have in common, and those that a user can mend, are passed on.
     void guard(const std::function<void()>& work);
 
-    /// From now on the ranks of all hosts meet in comm.save_traces_folder of this folder. Collective.
-    void meet_in(const std::filesystem::path& folder);
+    /// From now on the ranks of all hosts meet in comm.save_traces_folder of this folder, in a folder of
+    /// their own that has the run's id as its name. Collective.
+    void meet_in(const std::filesystem::path& folder, const std::string& run);
     /// What reports call this rank's GPU.
     void set_gpu(const std::string& bus_id);
     /// Of NCCL's communicators, which end before it does.

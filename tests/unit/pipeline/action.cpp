@@ -110,6 +110,6 @@ TEST_CASE("a file that is wrong is refused by file, rank and cell") {
             "2 actions are too few for 2147483648 stages and 2147483648 micro-batches");
     refuses("0F0,0B0,0F0,0B0\n2F0,2B0\n", "stage 1 is on no rank, though there is a stage 2");
     CHECK_THROWS_WITH(read_timetable(folder / "absent.csv"), Contains("cannot be read: No such file"));
-    CHECK_THROWS_WITH(read_timetable(folder.path()), Contains(": a folder, not a file"));
+    CHECK_THROWS_WITH(read_timetable(folder.path()), Contains(": cannot be read: it is a folder"));
     CHECK_THROWS_WITH(table_from("0F0,0B0,0SEND_F0\n", Messages::keep), Contains("0SEND_F0 has no stage"));
 }
