@@ -174,9 +174,9 @@ bool FileReader::read_text(TextBlock& block, size_t block_bytes) {
         const auto cuts = inner_cuts(text_, text_.size() - look_ahead, cut_behind);
         if (cuts.empty() && int64_t(text_.size()) > longest_uncut)
             refuse(fmt::format(
-                "from byte {} on there is no place in {} MiB where the text can be cut: a line's end "
-                "before a letter, or a space between two of them; break it into lines",
-                offset_, longest_uncut >> 20));
+                "the text cannot be cut in the {} MiB after byte {}: it has neither a line's end before a "
+                "letter nor a space between two letters there; break it into lines",
+                longest_uncut >> 20, offset_));
         if (cuts.empty()) continue;
         std::string rest = text_.substr(cuts.back());
         add_passages(block, block.texts.emplace_back(std::move(text_)), cuts, false);

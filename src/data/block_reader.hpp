@@ -11,12 +11,13 @@
 
 namespace coeus {
 
-/// Of a line of JSON, an element of an array, or an object in a file of its own: its values take 25 times as
-/// much memory.
+/// Bytes that a piece of JSON may have: a line, an element of an array, or an object in a file of its own.
+/// Its values take 25 times as much memory.
 constexpr int64_t longest_json = 64 << 20;
-/// Says so of a piece.
+/// The message for a piece that is longer.
 std::string too_long(const std::string& what);
-/// Of plain text without a line's end before a letter or a space between two of them.
+/// Bytes that plain text may have without a place to cut it: a line's end before a letter, or a space between
+/// two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
 
 /// The text of one block and what its passages view.

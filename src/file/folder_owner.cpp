@@ -3,6 +3,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/host_name.hpp"
 #include "coeus/base/random_id.hpp"
 #include "coeus/file/json.hpp"
 
@@ -38,7 +39,7 @@ int64_t number_in(std::string_view text) {
     return number;
 }
 
-// Clock ticks of the host at which a process began; 0: there is no such process.
+// When a process began, in clock ticks of its host; 0: the process does not exist.
 int64_t start_of_process(int64_t process) {
     std::ifstream in(fmt::format("/proc/{}/stat", process));
     std::stringstream text;
@@ -51,12 +52,6 @@ int64_t start_of_process(int64_t process) {
     constexpr int number = 20;  // of the fields after the name
     for (int i = 0; i < number; ++i) fields >> field;
     return number_in(field);
-}
-
-std::string own_host() {
-    std::array<char, 256> name = {};
-    gethostname(name.data(), name.size() - 1);
-    return name.data();
 }
 
 std::string now_text() {
@@ -125,7 +120,7 @@ bool has_no_locks(int reason) {
 FolderOwner::Who FolderOwner::Who::self() {
     const char *job = std::getenv("SLURM_JOB_ID"), *restart = std::getenv("SLURM_RESTART_COUNT");
     return {.id = random_id(),
-            .host = own_host(),
+            .host = host_name(),
             .job = job ? job : "",
             .restart = number_in(restart ? restart : ""),
             .process = getpid(),

@@ -103,7 +103,7 @@ std::vector<std::string> find_parts(const hdf5::File& file, const TrainRecord& t
     if (!file.has_attribute(folder_attribute)) return {};
     const std::string name = file.string_attribute(folder_attribute);
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
-        throw ConfigError("{} is damaged: its parts would be in \"{}\", which is no folder beside it",
+        throw ConfigError("{} is damaged: its parts would be in \"{}\", which is not a folder beside it",
                           file.file(), name);
     const int64_t count = file.int_attribute(count_attribute);
     if (count < 1 || count > most_parts)

@@ -2,12 +2,12 @@
 #include "coeus/report/run_folder.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/comm/together.hpp"
 
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 
 namespace coeus {
 
@@ -24,12 +24,6 @@ void make_writable_folder(const char* option, const fs::path& folder) {
     if (access(folder.c_str(), W_OK) != 0)
         throw ConfigError("{}: cannot write to {}: {}; choose a folder you may write to", option,
                           folder.string(), errno_text(errno));
-}
-
-void write_text(const fs::path& file, const std::string& text) {
-    std::ofstream out(file);
-    if (!(out << text).flush())
-        throw SystemError(fmt::format("cannot write {}: {}", file.string(), errno_text(errno)));
 }
 
 // All folders that the run will write to, so that none fails it later. Absolute ones replace the root.
@@ -95,8 +89,8 @@ RunFolder::RunFolder(const Config& config, const Communicator& world, const std:
 
 void RunFolder::write_deck(const Config& config) const {
     const std::string text = deck_text(config);
-    write_text(root_ / "deck.toml", text);
-    if (!config.job.save_config_file.empty()) write_text(root_ / config.job.save_config_file, text);
+    write_whole_file(root_ / "deck.toml", text);
+    if (!config.job.save_config_file.empty()) write_whole_file(root_ / config.job.save_config_file, text);
 }
 
 std::optional<fs::path> RunFolder::put_earlier_run_aside(const Config& config, bool resumes) const {

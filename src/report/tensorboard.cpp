@@ -5,6 +5,7 @@
 
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/host_name.hpp"
 
 #include <boost/crc.hpp>
 
@@ -71,12 +72,6 @@ int64_t number_of_file(const fs::path& folder) {
         number = std::max(number, 1 + int64_t(std::atoll(name.c_str() + name_start.size())));
     }
     return number;
-}
-
-std::string host_name() {
-    char name[256] = "localhost";
-    gethostname(name, sizeof name - 1);
-    return name;
 }
 
 }  // namespace

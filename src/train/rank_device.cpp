@@ -2,12 +2,11 @@
 #include "coeus/train/rank_device.hpp"
 
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/host_name.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/kernels/cudnn.hpp"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -25,9 +24,7 @@ bool wants_gpu_where_there_is_one(const Config& config) {
 // "GPU 0000:1b:00.0 of host a" of every rank of the world.
 std::vector<std::string> gpus_of(const Communicator& world, const Device& device) {
     using Name = std::array<char, 320>;
-    std::array<char, 256> host = {};
-    gethostname(host.data(), host.size() - 1);
-    const std::string text = fmt::format("GPU {} of host {}", device.bus_id(), host.data());
+    const std::string text = fmt::format("GPU {} of host {}", device.bus_id(), host_name());
     Name own = {};
     text.copy(own.data(), own.size() - 1);
     std::vector<Name> all(size_t(world.size()));

@@ -77,7 +77,7 @@ TEST_CASE("Weights that are not finite are not saved, and the last good checkpoi
               std::vector<std::string>{"model-00000002.h5", "step-00000001.h5", "step-00000002.h5"});
         CHECK(read_file(out / checkpoint_of(2)) == state);
     }
-    // the run goes on with a rate that it can bear
+    // with the usual rate the run continues
     train_tiny(out, data, saving + Arguments{steps(3)});
 }
 

@@ -2,10 +2,9 @@
 // FolderOwner: one run writes in a folder, for the run's life. Its file `.owner` says who: a random id, host,
 // process, job and start.
 //
-//   file systems with locks     the run holds a lock (flock) on the file, which ends with the process
-//   without locks (some NFS)    a thread touches the file every few seconds; an owner that has stopped doing
-//   so is
-//                               taken for dead, on its own host if its process is gone
+// If the file system has locks, the run holds a lock (flock) on the file, which ends with the process. If it
+// has none (some NFS), a thread touches the file every few seconds. An owner on the same host is dead if its
+// process is gone, one on another host if it no longer touches its file.
 //
 // Either way the owner reads the file again before it publishes something: a run that was suspended may have
 // lost its folder meanwhile.

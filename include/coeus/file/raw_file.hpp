@@ -15,6 +15,7 @@ namespace coeus {
 
 /// ConfigError where the path is absent, a folder, or not readable (`writable`: nor writable) by this user.
 void require_file(const std::string& path, bool writable = false);
+
 /// The system cannot read a file (permission, an error of the disk), which says nothing of what it holds.
 class ReadError : public SystemError {
 public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algorithm_cache.hpp"
 
+#include "coeus/base/host_name.hpp"
 #include "coeus/base/log.hpp"
 
 #include <unistd.h>
@@ -36,9 +37,7 @@ std::optional<Algorithm> algorithm_of(const std::string& text, const std::string
 
 // Of a temporary file: no other process of any host has it.
 std::string name_of_this_process() {
-    char host[256] = {};
-    gethostname(host, sizeof host - 1);
-    return fmt::format("{}.{}", file_name_of(host), getpid());
+    return fmt::format("{}.{}", file_name_of(host_name()), getpid());
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ TEST_CASE("files that cannot be opened", "[raw_file]") {
     CHECK_THROWS_AS(free_bytes(folder / "no"), SystemError);
 }
 
-TEST_CASE("text file: what is no file of so many bytes is refused, and no pipe is waited for") {
+TEST_CASE("text file: a pipe, a device and a file that is too long are refused at once") {
     const test::TemporaryFolder folder;
     const std::string file = folder / "a.txt", pipe = folder / "pipe";
     test::write_file(file, "four");

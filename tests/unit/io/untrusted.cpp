@@ -120,7 +120,7 @@ TEST_CASE("untrusted: parts are in a folder beside the file, and not without num
         CHECK_THAT(refusal(path), Contains(message));
     };
     for (const char* name : {"", "..", "../other", "/tmp"})
-        check(name, 2, fmt::format("its parts would be in \"{}\", which is no folder beside it", name));
+        check(name, 2, fmt::format("its parts would be in \"{}\", which is not a folder beside it", name));
     for (const int64_t count : {int64_t(-1), int64_t(0), INT64_MAX})
         check("x.parts", count, fmt::format("it would have {} parts, not 1 to 65536", count));
 }
