@@ -101,8 +101,7 @@ std::vector<std::string> Resume::warnings(int64_t global_batch, int64_t passed_o
 }
 
 void Resume::require_deck_if_finished() const {
-    const bool finished = progress_.step >= config_->training.steps && !progress_.validation_is_left;
-    if (in_own_folder_ && finished)
+    if (in_own_folder_ && progress_.is_finished(config_->training.steps))
         require_deck_of_finished_run(checkpoint_.train.deck, *config_, progress_.step);
 }
 

@@ -25,7 +25,7 @@ constexpr int64_t profile_warmup = 2;  // steps that a profile leaves out, unles
 void Trainer::run() {
     if (config_.checkpoint.create_seed_checkpoint) return saving_.save_seed(record());
     const int64_t steps = config_.training.steps;
-    if (progress_.step >= steps && !progress_.validation_is_left) {
+    if (progress_.is_finished(steps)) {
         saving_.export_if_missing(record());
         if (first_rank())
             log::info(
@@ -67,7 +67,7 @@ void Trainer::run() {
         report();
         report_stragglers(time);
         if (validation_due()) goodput_->during(&StartTimes::validation, [&] { validate(); });
-        if (stop_.is_agreed() && (progress_.step < steps || progress_.validation_is_left)) end_run();
+        if (stop_.is_agreed() && !progress_.is_finished(steps)) end_run();
         if (restore_if_bad()) {
             read_on();
             continue;

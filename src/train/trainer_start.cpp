@@ -151,7 +151,8 @@ void Trainer::prepare_folder(bool continues) {
         if (const auto aside = folder_.put_earlier_run_aside(config_, continues && progress_.step > 0))
             log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
                       aside->string());
-        folder_.write_deck(config_);
+        // a finished run keeps the deck that it was trained with
+        if (!continues || !progress_.is_finished(config_.training.steps)) folder_.write_deck(config_);
     });
 }
 

@@ -114,7 +114,8 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";
     train_tiny(out, data, saving_at_end + Arguments{steps(3)});
-    const std::string metrics = read_file(out / "metrics.jsonl"), state = read_file(out / checkpoint_of(3));
+    const std::string metrics = read_file(out / "metrics.jsonl"), state = read_file(out / checkpoint_of(3)),
+                      deck = read_file(out / "deck.toml");
     const Outcome again = train_tiny(out, data, saving_at_end + Arguments{steps(3)}, 2);
     CHECK(count_of("already at step 3 of training.steps = 3", again.output) == 1);
     CHECK(count_of(" loss: ", again.output) == 0);
@@ -122,6 +123,7 @@ TEST_CASE("A finished run says so and leaves everything as it is") {
     CHECK(count_of("already at step 3 of training.steps = 2", fewer.output) == 1);
     CHECK(read_file(out / "metrics.jsonl") == metrics);
     CHECK(read_file(out / checkpoint_of(3)) == state);
+    CHECK(read_file(out / "deck.toml") == deck);
     // one that was killed between its last checkpoint and the model alone writes it now
     const fs::path model = out / "checkpoint/model-00000003.h5";
     const std::string exported = read_file(model);

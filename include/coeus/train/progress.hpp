@@ -24,6 +24,9 @@ struct Progress {
     /// The attributes of a checkpoint that Progress knows; the caller adds the others.
     TrainRecord record() const;
 
+    /// Nothing is left of a run of so many steps.
+    bool is_finished(int64_t steps) const { return step >= steps && !validation_is_left; }
+
     /// For the guards.
     RunPlace place() const { return {step, sample, tokens_seen}; }
     /// After a guard's decision the run continues there. The schedule and the optimizer keep where they

@@ -60,7 +60,8 @@ private:
     bool load_state();
     void continue_from(const Resume& resume);
     void start_fresh();
-    /// Puts the files of an earlier run aside, unless this one continues it, and writes the deck.
+    /// Puts the files of an earlier run aside, unless this one continues it, and writes the deck if steps
+    /// are left.
     void prepare_folder(bool continues);
     void begin_reporting();
 
