@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-TRAIN = ["train", "--model.name=llama3", "--model.flavor=debugmodel", "--training.dataset_path=tokens.h5", "--training.seq_len=256",
+TRAIN = ["train", "--model.name=llama3", "--model.flavor=debugmodel", "--training.dataset_path=tokens.h5", "--training.shuffle=false", "--training.seq_len=256",
          "--training.local_batch_size=2", "--training.threads=1", "--metrics.log_freq=1"]
 WORK = {
     "float32": [*TRAIN, "--training.steps=14", "--training.mixed_precision_param=float32"],

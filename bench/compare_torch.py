@@ -101,7 +101,7 @@ def run_coeus(shape, dtype, threads, ranks=1, options=()):
     output = WORK / "coeus"
     shutil.rmtree(output, ignore_errors=True)
     command = [ROOT / "build/coeus", "train", "bench/step.toml", f"--job.dump_folder={output}",
-               f"--training.dataset_path={WORK / 'tokens.h5'}", f"--training.mixed_precision_param={COMPUTE[dtype]}",
+               f"--training.dataset_path={WORK / 'tokens.h5'}", "--training.shuffle=false", f"--training.mixed_precision_param={COMPUTE[dtype]}",
                f"--training.threads={threads}", "--device=cpu", f"--training.seq_len={seq}",
                f"--training.local_batch_size={batch // ranks}", f"--model.dim={dim}", f"--model.n_layers={layers}",
                f"--model.n_heads={heads}", f"--model.n_kv_heads={kv}", f"--model.ffn_hidden={ffn}",

@@ -85,6 +85,7 @@ max_seq_len = {seq}
 
 [training]
 dataset_path = "{tokens}"
+shuffle = false
 seq_len = {seq}
 local_batch_size = {batch}
 steps = {steps}

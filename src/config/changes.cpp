@@ -16,7 +16,7 @@ namespace {
 
 using namespace config;
 
-const std::string groups = "optimizer.param_groups";
+const std::string groups = "optimizer.param_groups", shuffle = "training.shuffle";
 
 // An option that this program does not know matters to the run.
 Matter matter_of(const std::string& name, const Config& config) {
@@ -53,7 +53,9 @@ struct Change {
 std::map<Matter, std::vector<Change>> all_changes(const std::string& checkpoint_deck, const Config& config) {
     auto before = values_of(checkpoint_deck);
     before.merge(values_of(deck_text(Config())));  // what an older deck does not say had its default
-    const auto now = values_of(deck_text(config));
+    before.try_emplace(shuffle, "false");          // nor did the versions that did not write it
+    auto now = values_of(deck_text(config));
+    if (!config.training.shuffle) now[shuffle] = before[shuffle];  // kept
     std::set<std::string> keys;
     for (const auto& [key, value] : before) keys.insert(key);
     for (const auto& [key, value] : now) keys.insert(key);
@@ -91,6 +93,12 @@ std::vector<std::string> changes_since(const std::string& checkpoint_deck, const
     if (const auto run = texts(changes[to_run]); !run.empty())
         lines.push_back("the run is not the checkpoint's: " + join(run, "; "));
     return lines;
+}
+
+bool shuffle_of_deck(const std::string& checkpoint_deck) {
+    const auto values = values_of(checkpoint_deck);
+    const auto at = values.find(shuffle);
+    return at != values.end() && at->second == "true";
 }
 
 void require_deck_of_finished_run(const std::string& checkpoint_deck, const Config& config, int64_t step) {

@@ -86,7 +86,8 @@ std::vector<Option> training_options() {
         works(COEUS_FIELD(training.mixed_precision_reduce), to_run,
               "type in which gradients are summed over ranks")
             .one_of({"float32"}),
-        works(COEUS_FIELD(training.shuffle), to_samples, "permute the sequences, differently in each epoch"),
+        works(COEUS_FIELD(training.shuffle), to_samples, "permute the sequences, differently in each epoch")
+            .defaults_to("true; a resumed run keeps its checkpoint's order"),
         works(COEUS_FIELD(training.document_mask), to_run, "let attention stay within documents"),
         works(COEUS_FIELD(training.threads), to_nothing,
               "number of threads of each rank; 0: the cores shared among the ranks of a node")

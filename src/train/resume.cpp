@@ -81,6 +81,11 @@ void Resume::require_same_seed(int64_t seed) const {
             config_->debug.seed, checkpoint_.path, seed, seed);
 }
 
+std::optional<bool> Resume::shuffle() const {
+    if (excludes(excluded_, "dataloader")) return std::nullopt;
+    return shuffle_of_deck(checkpoint_.train.deck);
+}
+
 std::optional<int64_t> Resume::saved_step() const {
     return in_own_folder_ && excluded_.empty() ? std::optional(progress_.step) : std::nullopt;
 }

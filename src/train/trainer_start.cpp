@@ -214,6 +214,9 @@ bool Trainer::load_state() {
             "checkpoint.folder or job.dump_folder",
             folder);
     const std::optional<Resume> resume = Resume::load(config_, saving_, engine_, mesh_.world());
+    std::optional<bool>& shuffle = config_.training.shuffle;
+    if (!shuffle) shuffle = (resume ? resume->shuffle() : std::nullopt).value_or(true);
+    data_.set_shuffled(*shuffle);
     if (resume) {
         continue_from(*resume);
         saving_.note_loaded(resume->saved_step(), timer.seconds());

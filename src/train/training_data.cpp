@@ -117,12 +117,12 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
     files_ = open_data(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty());
     const bool held_out = validation.enable && validation.dataset_path.empty();
     const uint64_t seed = uint64_t(config.debug.seed);
-    training_.emplace(blend_of(files_, training.dataset_weights,
-                               {.seq_len = training.seq_len,
-                                .seed = seed,
-                                .shuffle = training.shuffle,
-                                .subset = held_out ? Subset::training : Subset::all,
-                                .vocab_size = vocab}));
+    weights_ = training.dataset_weights;
+    order_ = {.seq_len = training.seq_len,
+              .seed = seed,
+              .subset = held_out ? Subset::training : Subset::all,
+              .vocab_size = vocab};
+    set_shuffled(training.shuffle.value_or(true));
     if (!validation.enable) return;
     if (!held_out)
         validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
@@ -134,6 +134,11 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .shuffle = false,
                                   .subset = held_out ? Subset::held_out : Subset::all,
                                   .vocab_size = vocab}));
+}
+
+void TrainingData::set_shuffled(bool shuffled) {
+    order_.shuffle = shuffled;
+    training_.emplace(blend_of(files_, weights_, order_));
 }
 
 std::string TrainingData::passes(int64_t samples) const {

@@ -135,8 +135,9 @@ TEST_CASE("a run goes on from a checkpoint of PyTorch") {
             .exit_code == 0);
     const Outcome resumed =
         run_coeus({"train", (torch.folder / "deck.toml").string(), "--job.dump_folder=" + run.string(),
-                   "--checkpoint.enable", "--training.dataset_path=" + (torch.folder / "tokens.h5").string(),
-                   "--training.threads=1", "--metrics.log_freq=1", steps(9)});
+                   "--checkpoint.enable", "--training.shuffle=false",
+                   "--training.dataset_path=" + (torch.folder / "tokens.h5").string(), "--training.threads=1",
+                   "--metrics.log_freq=1", steps(9)});
     INFO(resumed.output);
     CHECK(resumed.exit_code == 0);
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains("step 7"));

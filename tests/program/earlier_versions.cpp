@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What earlier versions wrote is read and resumed: decks, token files and checkpoints, of each commit that
-// tests/data has a folder of (version_COMMIT.tar.xz). Each has
+// tests/data has a folder of (version_COMMIT*.tar.xz; `without_shuffle`: the deck does not say whether
+// windows are shuffled, and they were not). Each has
 //   deck.toml, tokens.h5     8 steps in float64, and their data
 //   one_file, in_parts       the dump folders of that run after step 4, with checkpoint.files = 1 and 2
 //   whole/metrics.jsonl      what that commit computed in all 8 steps
@@ -44,6 +45,7 @@ void check_resumed(const fs::path& folder, const std::string& run, const MetricL
         {"train", "deck.toml", "--job.dump_folder=" + run, "--training.steps=8", "--checkpoint.files=1"},
         ranks);
     CHECK_THAT(resumed.output, Contains("Resuming from") && Contains(checkpoint_of(4)));
+    CHECK_THAT(resumed.output, !Contains("the data is not the checkpoint's"));
     const MetricLines now = read_metrics(folder / run);
     REQUIRE(before.steps.size() == 8);
     REQUIRE(now.steps.size() == 8);

@@ -42,8 +42,9 @@ void check_golden_run(const fs::path& model, const fs::path& reference, const Ar
                   "--model.hf_assets_path=" + model.string(), "--checkpoint.initial_load_in_hf",
                   fmt::format("--training.seq_len={}", shape.cols() - 1), "--training.local_batch_size=1",
                   fmt::format("--training.global_batch_size={}", shape[1]),
-                  "--training.mixed_precision_param=float32", "--training.threads=1", "--training.steps=10",
-                  "--optimizer.lr=8e-4", "--lr_scheduler.warmup_steps=2", "--metrics.log_freq=1"} +
+                  "--training.mixed_precision_param=float32", "--training.threads=1",
+                  "--training.shuffle=false", "--training.steps=10", "--optimizer.lr=8e-4",
+                  "--lr_scheduler.warmup_steps=2", "--metrics.log_freq=1"} +
             more,
         ranks);
     INFO(run.output);

@@ -110,6 +110,40 @@ TEST_CASE("A resumed run with another batch size repeats and skips no sample") {
     CHECK(read_metrics(folder / "moving").steps.back().tokens_seen == 37 * 16);
 }
 
+TEST_CASE("Windows are shuffled by default, and a resumed run keeps the order of its checkpoint") {
+    const TemporaryFolder folder;
+    const fs::path data = write_30_windows(folder);
+    const auto train = [&](const char* run, const Arguments& more) {
+        Arguments all = tiny_run(folder / run, data, {"--checkpoint.enable", "--optimizer.lr=0"});
+        std::erase(all, "--training.shuffle=false");
+        const Outcome outcome = run_coeus(all + more);
+        INFO(outcome.output);
+        CHECK(outcome.exit_code == 0);
+        return outcome.output;
+    };
+    train("shuffled", {"--training.shuffle"});
+    train("ordered", {"--training.shuffle=false"});
+    train("default", {});
+    const std::vector<double> shuffled = read_metrics(folder / "shuffled").losses(),
+                              ordered = read_metrics(folder / "ordered").losses();
+    CHECK(shuffled != ordered);
+    CHECK(read_metrics(folder / "default").losses() == shuffled);
+
+    for (const char* start : {"--training.shuffle", "--training.shuffle=false"}) {
+        CAPTURE(start);
+        const bool shuffles = start == std::string("--training.shuffle");
+        const char* run = shuffles ? "resumed_shuffled" : "resumed_ordered";
+        train(run, {start, steps(2)});
+        for (const int64_t step : {4, 6})  // the second resumes what the first has kept
+            CHECK_THAT(train(run, {steps(step)}), Contains("Resuming from") && !Contains("training.shuffle"));
+        CHECK(read_metrics(folder / run).losses() == (shuffles ? shuffled : ordered));
+        CHECK_THAT(read_file(folder / run / "deck.toml"),
+                   Contains(shuffles ? "shuffle = true" : "shuffle = false"));
+    }
+    // the finished run is the same one if the deck does not say the order
+    CHECK_THAT(train("resumed_ordered", {steps(6)}), Contains("already at step 6"));
+}
+
 TEST_CASE("A finished run says so and leaves everything as it is") {
     const TemporaryFolder folder;
     const fs::path data = write_30_windows(folder), out = folder / "out";

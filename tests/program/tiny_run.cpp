@@ -54,6 +54,7 @@ Arguments tiny_run(const fs::path& dump_folder, const fs::path& data, const Argu
                      "--training.local_batch_size=4",
                      "--training.steps=6",
                      "--training.threads=1",
+                     "--training.shuffle=false",
                      "--training.mixed_precision_param=float32",
                      "--optimizer.lr=1e-2",
                      "--lr_scheduler.warmup_steps=2",

@@ -81,7 +81,7 @@ class Build:
         """What the run computed: a dict of names and values."""
         folder = name.replace(" ", "_").replace(",", "")
         said = self.coeus(ranks, program, ["train", *MODEL, *COMMON, *options, f"--job.dump_folder={folder}",
-                                           "--training.dataset_path=tokens.h5"])
+                                           "--training.dataset_path=tokens.h5", "--training.shuffle=false"])
         found = {}
         for line in (self.work / folder / "metrics.jsonl").read_text().splitlines():
             step = json.loads(line, parse_float=str)

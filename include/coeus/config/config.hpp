@@ -129,7 +129,9 @@ struct Config {
         std::string dtype = "float32";  ///< of weights and moments; float64 computes in float64
         std::string mixed_precision_param = "bfloat16";  ///< of compute
         std::string mixed_precision_reduce = "float32";
-        bool shuffle = false;        ///< ours: permute the windows, differently in each epoch
+        /// ours: permute the windows, differently in each epoch. None: true, or as in the checkpoint that the
+        /// run resumes from.
+        std::optional<bool> shuffle;
         bool document_mask = false;  ///< ours: attention stays within documents
         int64_t threads = 0;         ///< ours: OpenMP threads per rank; 0: automatic
         bool disable_cuda_graphs = false;
@@ -239,6 +241,10 @@ std::string deck_text(const Config& config);
 /// Options that are not as in the deck of a checkpoint (its text), one line for each thing that they matter
 /// to: the order of the data, the learning rate, the run as a whole.
 std::vector<std::string> changes_since(const std::string& checkpoint_deck, const Config& config);
+
+/// Whether the run permuted its windows whose checkpoint has this deck. A deck that does not say so comes
+/// from a version that did not.
+bool shuffle_of_deck(const std::string& checkpoint_deck);
 
 /// For a run whose folder has a finished run, at this step. ConfigError if its deck differs from the
 /// checkpoint's in what changes numbers, naming the options, and a pattern of job.dump_folder that separates

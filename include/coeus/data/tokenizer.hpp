@@ -15,6 +15,10 @@
 
 namespace coeus {
 
+/// Tokens have ids below this (2^22). Tables over all ids are made, so that one absurd id takes much memory;
+/// the largest vocabularies have 2^18.
+inline constexpr int64_t most_token_ids = int64_t(1) << 22;
+
 class Tokenizer {
 public:
     /// From a folder that holds one of these, or from the file itself; tokenizer_config.json beside it is
@@ -45,7 +49,7 @@ public:
     const std::string& notice() const;
     /// Ids of tokens that stand for no text, in ascending order.
     std::vector<int32_t> special_ids() const;
-    /// The largest id + 1.
+    /// The largest id + 1; at most `most_token_ids`.
     int64_t vocab_size() const;
     std::optional<int32_t> bos_id() const;
     std::optional<int32_t> eos_id() const;

@@ -24,6 +24,8 @@ public:
     static std::optional<Resume> load(const Config& config, const Saving& saving, Engine& engine,
                                       const Communicator& world);
 
+    /// Whether the checkpoint's run permuted its windows; not given if the data begins again.
+    std::optional<bool> shuffle() const;
     /// Where the run continues.
     const Progress& progress() const { return progress_; }
     /// What the guards' decisions need: Guards::record() of the run that wrote the checkpoint.

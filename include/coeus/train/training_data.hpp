@@ -25,6 +25,8 @@ public:
                  const Communicator& world, int threads);
 
     const SampleStream& training() const { return *training_; }
+    /// The windows of the training data are read in their order, or permuted. Before the first batch.
+    void set_shuffled(bool shuffled);
     /// Null where validation is off.
     const SampleStream* validation() const { return validation_ ? &*validation_ : nullptr; }
     /// How often so many samples read each source of the training data: "a.h5 2.50 times, b.h5 0.40 times";
@@ -35,6 +37,8 @@ public:
 
 private:
     Files files_, validation_files_;
+    std::vector<double> weights_;
+    Sampler::Options order_;  ///< of the training data
     std::optional<SampleStream> training_, validation_;
 };
 

@@ -30,7 +30,7 @@ std::string content_of(const fs::path& file) {
 
 int32_t token_id(const JsonView& value) {
     const int64_t id = value.integer();
-    if (id < 0 || id >= (int64_t(1) << 24)) value.reject("must be an id from 0 to 2^24 - 1");
+    if (id < 0 || id >= most_token_ids) value.reject("must be an id from 0 to 2^22 - 1");
     return int32_t(id);
 }
 

@@ -26,7 +26,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 /// An added token as tokenizer.json and tokenizer_config.json write it.
 ByteBpeDescription::Added added_token(const JsonView& token, int32_t id);
 
-/// An id from 0 to 2^24 - 1. ConfigError: another value.
+/// An id below `most_token_ids`. ConfigError: another value.
 int32_t token_id(const JsonView& value);
 
 /// A file's bytes. ConfigError: it cannot be read.

@@ -5,6 +5,7 @@
 #include "coeus/base/log.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/data/bpe_training.hpp"
+#include "coeus/data/tokenizer.hpp"
 #include "pre_tokenizer.hpp"
 #include "word_map.hpp"
 #include "write_tokenizer.hpp"
@@ -215,9 +216,9 @@ std::vector<std::pair<std::string, std::string>> train_bpe(const WordCounts& wor
 
 TokenizerTraining train_tokenizer(const Corpus& corpus, int64_t vocab_size,
                                   const std::filesystem::path& output, int threads) {
-    if (vocab_size < 258 || vocab_size > (1 << 24))
+    if (vocab_size < 258 || vocab_size > most_token_ids)
         throw ConfigError("--vocab_size must be from 258 (256 bytes, BOS and EOS) to {}, is {}",
-                          with_commas(1 << 24), vocab_size);
+                          with_commas(most_token_ids), vocab_size);
     // before the work, not after it
     std::error_code failed;
     std::filesystem::create_directories(output, failed);

@@ -140,7 +140,7 @@ TEST_CASE("tokenizer training: bad vocabulary sizes") {
     write_file(folder / "a.txt", "some text");
     const Corpus corpus({folder / "a.txt"});
     CHECK_THROWS_WITH(train_tokenizer(corpus, 257, folder / "out", 1),
-                      "--vocab_size must be from 258 (256 bytes, BOS and EOS) to 16,777,216, is 257");
+                      "--vocab_size must be from 258 (256 bytes, BOS and EOS) to 4,194,304, is 257");
     CHECK(train_tokenizer(corpus, 258, folder / "out", 1).vocab_size == 258);
     CHECK(train_tokenizer(corpus, 100000, folder / "out", 1).vocab_size < 270);
     CHECK_THROWS_WITH(train_tokenizer(corpus, 300, folder / "a.txt" / "x", 1),
@@ -424,7 +424,10 @@ TEST_CASE("tokenizer: files that are missing, damaged or of another kind") {
           "tokenizer.json: model.merges[0] must be two symbols, is \"ab\"");
     CHECK(Changed([](Json& json) {
               set_in(json, "model", "vocab", Json::object().set("a", -1));
-          }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^24 - 1, is -1");
+          }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^22 - 1, is -1");
+    CHECK(Changed([](Json& json) {
+              set_in(json, "model", "vocab", Json::object().set("a", 4194304));
+          }).problem() == "tokenizer.json: model.vocab.a must be an id from 0 to 2^22 - 1, is 4194304");
     CHECK(Changed("added_tokens", Json::array().push(Json::object().set("id", 5).set("content", "")))
               .problem() == "tokenizer.json: added_tokens[0] must have a content, is an object");
     const Changed no_bos("added_tokens", Json::array());

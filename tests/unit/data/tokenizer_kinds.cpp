@@ -134,7 +134,7 @@ TEST_CASE("tiktoken: what it is must be known, and its lines be whole") {
                Contains("eos_token of tokenizer_config.json is \"<no>\", which is no token"));
     write_file(folder / "tokenizer_config.json",
                R"({"tiktoken": "o200k", "added_tokens_decoder": {"-1": {"content": "x"}}})");
-    CHECK_THAT(problem(folder.path()), Contains("must be an id from 0 to 2^24 - 1, is -1"));
+    CHECK_THAT(problem(folder.path()), Contains("must be an id from 0 to 2^22 - 1, is -1"));
 }
 
 TEST_CASE("vocab.json and merges.txt") {
