@@ -146,8 +146,8 @@ MeshShape resolve_mesh(MeshShape degrees, int ranks) {
     }
     if (leftover)
         throw ConfigError(
-            "{} = -1: {} ranks cannot be divided by the other degrees ({}, product {}); start {}{} ranks",
-            option_name(axis::dp_shard), ranks, degrees.text(), others,
+            "{} = -1: {} {} cannot be divided by the other degrees ({}, product {}); start {}{} ranks",
+            option_name(axis::dp_shard), ranks, ranks == 1 ? "rank" : "ranks", degrees.text(), others,
             fewer < ranks ? fmt::format("{} or ", fewer) : "", fewer < ranks ? more : others);
     if (others != ranks) {
         const int without = others / degrees.dp_shard;

@@ -12,20 +12,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Words included(const TomlEntry& entry) {
+struct Include {
+    std::string file, place;  // as the deck names it, and where: "my.toml:1:1"
+};
+
+std::vector<Include> included(const TomlEntry& entry) {
     const auto refuse = [&]() {
         throw ConfigError("{}: include = {}: must be the path of a deck, or a list of paths", entry.place,
                           toml_text(entry.value));
     };
     TomlValue::List list = {entry.value};
     if (const auto* several = entry.value.as<TomlValue::List>()) list = *several;
-    Words files;
+    std::vector<Include> includes;
     for (const TomlValue& element : list) {
         const std::string* file = element.as<std::string>();
         if (file == nullptr || file->empty()) refuse();
-        files.push_back(*file);
+        includes.push_back({*file, entry.place});
     }
-    return files;
+    return includes;
 }
 
 constexpr size_t most_levels = 16;  // of decks, each included by the one before it
@@ -51,7 +55,7 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings) {
             "time",
             includer, file.string(), most_decks);
     std::vector<Setting> given;
-    Words includes;
+    std::vector<Include> includes;
     for (TomlEntry& entry : read_toml(file)) {
         if (entry.key == "include")
             includes = included(entry);
@@ -65,8 +69,14 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings) {
     }
     add_layer(std::move(given), settings);
     std::reverse(includes.begin(), includes.end());
-    for (const std::string& include : includes)
-        add((file.parent_path() / include).lexically_normal(), chain, left, settings);
+    for (const Include& include : includes) {
+        const fs::path path = (file.parent_path() / include.file).lexically_normal();
+        std::error_code ignored;
+        if (!fs::exists(path, ignored))
+            throw ConfigError("{}: include = \"{}\": there is no file {}; the path is relative to this deck",
+                              include.place, include.file, path.string());
+        add(path, chain, left, settings);
+    }
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include "block_reader.hpp"
 
 #include "coeus/base/error.hpp"
-#include "coeus/file/json.hpp"
+#include "coeus/base/text.hpp"
 
 #include <algorithm>
 
@@ -104,6 +104,17 @@ FileReader::FileReader(const Corpus::File& file, const CorpusPosition& from)
 std::string too_long(const std::string& what) {
     return fmt::format("{} has more than the {} MiB that a piece of JSON may have; make several of it", what,
                        longest_json >> 20);
+}
+
+const std::string& text_of(const JsonDocument& document) {
+    constexpr size_t most_named = 8;
+    const JsonView object = document.root();
+    if (!object.is_object() || object.value().find("text") != nullptr) return object.string("text");
+    std::vector<std::string> fields;
+    for (const auto& [field, value] : object.items())
+        if (fields.size() < most_named) fields.push_back("\"" + field + "\"");
+    throw ConfigError("{}: has no field \"text\"{}; call the field that holds the text so", object.file(),
+                      fields.empty() ? "" : ", only " + join(fields, ", "));
 }
 
 void FileReader::refuse(const std::string& what) const {
@@ -261,7 +272,7 @@ void FileReader::add_object(TextBlock& block) {
     while (!stream_.at_end() && int64_t(text_.size()) <= longest_json) grow(text_.size() + read_bytes);
     if (int64_t(text_.size()) > longest_json) refuse(too_long("the object"));
     const JsonDocument document = JsonDocument::parse(text_, file_->path);
-    const std::string& all = block.texts.emplace_back(document.root().string("text"));
+    const std::string& all = block.texts.emplace_back(text_of(document));
     const auto bytes = int64_t(text_.size());
     offset_ = 0;
     add_passages(block, all, all_cuts(all, cut_behind), false);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coeus/data/corpus.hpp"
+#include "coeus/file/json.hpp"
 #include "text_stream.hpp"
 
 #include <deque>
@@ -19,6 +20,8 @@ std::string too_long(const std::string& what);
 /// Bytes that plain text may have without a place to cut it: a line's end before a letter, or a space between
 /// two letters.
 constexpr int64_t longest_uncut = int64_t(1) << 30;
+/// The text of a JSON object. ConfigError: it has no field "text"; names those that it has.
+const std::string& text_of(const JsonDocument& document);
 
 /// The text of one block and what its passages view.
 struct TextBlock {

@@ -176,7 +176,7 @@ void each_json_text(const Passage& passage, const std::function<void(std::string
         const auto read = [&](const std::string& name) {
             if (int64_t(line.size()) > longest_json) throw ConfigError("{}", too_long(name));
             const JsonDocument document = JsonDocument::parse(line, name);
-            visit(document.root().string("text"));
+            visit(text_of(document));
         };
         try {
             read(*passage.file);

@@ -155,6 +155,8 @@ void check_keys(std::string_view text, const std::string& name) {
 }  // namespace
 
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& name) {
+    if (text.starts_with("\x89HDF"))
+        throw ConfigError("{}: is an HDF5 file, as token files and checkpoints are, not TOML", name);
     check_keys(text, name);
     std::vector<Found> found;
     try {

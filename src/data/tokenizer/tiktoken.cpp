@@ -71,7 +71,8 @@ std::optional<Ranked> ranked_of(std::string_view line) {
     int32_t rank = -1;
     const char* const end = line.data() + line.size();
     const auto [stop, error] = std::from_chars(line.data() + space + 1, end, rank);
-    if (!bytes || error != std::errc() || stop != end || rank < 0 || rank >= most_token_ids) return std::nullopt;
+    if (!bytes || error != std::errc() || stop != end || rank < 0 || rank >= most_token_ids)
+        return std::nullopt;
     return Ranked{std::move(*bytes), rank};
 }
 

@@ -147,8 +147,11 @@ TEST_CASE("Mistakes in a deck name file, line and column") {
     CHECK(error("include = 3\n") ==
           deck + ":1:1: include = 3: must be the path of a deck, or a list of paths");
     CHECK_THAT(error("include = [\"\"]\n"), Contains("must be the path of a deck"));
-    CHECK(error("include = \"gone.toml\"\n") ==
-          (folder / "gone.toml").string() + ": cannot be read: No such file or directory");
+    CHECK(error("include = \"gone.toml\"\n") == deck + ":1:1: include = \"gone.toml\": there is no file " +
+                                                    (folder / "gone.toml").string() +
+                                                    "; the path is relative to this deck");
+    CHECK(error("\x89HDF\r\n\x1a\n") ==
+          deck + ": is an HDF5 file, as token files and checkpoints are, not TOML");
     CHECK(error("[training]\nbatch_size = 1\nlocal_batch_size = 2\n") ==
           deck + ":3:1: training.local_batch_size and training.batch_size (" + deck +
               ":2:1) say the same; leave one out");

@@ -198,7 +198,10 @@ TEST_CASE("corpus: bad input") {
     CHECK_THAT(problem({folder / "cut.jsonl"}), Contains("cut.jsonl: line 3: not valid JSON"));
     CHECK(problem({folder / "other.jsonl"}) ==
           at + "/other.jsonl: line 1: the top level must be an object, is an array");
-    CHECK(problem({folder / "bad.json"}) == at + "/bad.json: [1]: text is missing");
+    CHECK(
+        problem({folder / "bad.json"}) ==
+        at +
+            "/bad.json: [1]: has no field \"text\", only \"content\"; call the field that holds the text so");
 }
 
 TEST_CASE("corpus: compressed files, in several members, of all kinds") {
@@ -300,17 +303,18 @@ TEST_CASE("corpus: blocks end anywhere, nothing is lost, and reading goes on beh
     }
     // numbers of lines and elements are right behind a block's end too
     write_file(folder / "b.jsonl", json + "{}\n");
-    CHECK_THROWS_WITH(corpus.read_blocks(
-                          [](const Corpus::Block& block) {
-                              for (const Passage& passage : block.passages)
-                                  if (passage.json_lines) each_json_text(passage, [](std::string_view) {});
-                          },
-                          {.block_bytes = 1}),
-                      Contains("b.jsonl: line " + std::to_string(texts.size() + 1) + ": text is missing"));
+    CHECK_THROWS_WITH(
+        corpus.read_blocks(
+            [](const Corpus::Block& block) {
+                for (const Passage& passage : block.passages)
+                    if (passage.json_lines) each_json_text(passage, [](std::string_view) {});
+            },
+            {.block_bytes = 1}),
+        Contains("b.jsonl: line " + std::to_string(texts.size() + 1) + ": has no field \"text\""));
     write_file(folder / "b.jsonl", json);
     write_file(folder / "c.json", array + ", {}]");
     CHECK_THROWS_WITH(documents_of(corpus),
-                      Contains("c.json: [" + std::to_string(texts.size()) + "]: text is missing"));
+                      Contains("c.json: [" + std::to_string(texts.size()) + "]: has no field \"text\""));
 }
 
 TEST_CASE("corpus: whole documents where they are asked for") {

@@ -236,8 +236,10 @@ TEST_CASE("tokenize: bad input") {
     CHECK_THROWS_WITH(tokenize(corpus, tokenizer, folder / "a.txt" / "x.h5", {.threads = 1}),
                       Contains("cannot make this folder"));
     write_file(folder / "bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": 1}\n");
-    CHECK_THROWS_WITH(tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
-                      Contains("bad.jsonl: line 2: text is missing"));
+    CHECK_THROWS_WITH(
+        tokenize(Corpus({folder / "bad.jsonl"}), tokenizer, folder / "x.h5", {.threads = 2}),
+        Contains("bad.jsonl: line 2: has no field \"text\", only \"txt\"; call the field that holds the "
+                 "text so"));
     CHECK_FALSE(std::filesystem::exists(folder / "x.h5"));
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
         CHECK(entry.path().extension() != ".part");
