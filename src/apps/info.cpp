@@ -240,7 +240,8 @@ void show(const std::string& path, const InfoOptions& options) {
 
 Flags info_flags() {
     Flags flags(
-        "info", "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--newest_step] | --build",
+        "info",
+        "PATH... [--verify] [--diff OTHER] [--model] [--ranks N] [--gpu NAME] [--newest_step] | --build",
         "a file or folder",
         "Says what a file or folder is and holds: checkpoints, token files, tokenizers, decks, safetensors\n"
         "files, Hugging Face folders, folders of runs. The content decides, not the name.");
@@ -251,6 +252,8 @@ Flags info_flags() {
         .add("diff", "OTHER", "", "of weights: compare them with those of another checkpoint, run or folder")
         .add_switch("model", "of a deck: a line for each parameter, with elements and FLOPs per token")
         .add("ranks", "N", "0", "of a deck: as if started on N ranks; 0: as few as its degrees ask for")
+        .add("gpu", "NAME", "", "of a deck: plan for this GPU, as h100, h200 or a100-40gb")
+        .add("memory", "SIZE", "", "of a deck: plan for ranks with so much memory, as 80GiB")
         .add_switch("build", "alone: what the program was built with: compiler, flags, libraries, CUDA")
         .add_switch(
             "newest_step",
@@ -280,11 +283,14 @@ int info(const Arguments& arguments) {
     flags.parse(split.own);
     if (!split.deck.empty())
         throw ConfigError(
-            "coeus info: {} is for --newest_step; `coeus train DECK {} --dry_run` shows the same of a deck",
-            split.deck[0], split.deck[0]);
+            "coeus info: {0} is for --newest_step; `coeus train DECK {0} --dry_run` plans a deck with such "
+            "options",
+            split.deck[0]);
     const InfoOptions options = {.verify = flags.given("verify"),
                                  .model = flags.given("model"),
-                                 .ranks = int(flags.integer("ranks", 0, INT32_MAX))};
+                                 .ranks = int(flags.integer("ranks", 0, INT32_MAX)),
+                                 .gpu = flags.text("gpu"),
+                                 .memory = flags.text("memory")};
     if (flags.given("diff")) {
         if (flags.words().size() != 1)
             throw ConfigError("coeus info --diff: compares one path with another, {} are given",

@@ -58,7 +58,9 @@ Flags sbatch_flags() {
         .add("account", "NAME", "", "account")
         .add("qos", "NAME", "", "quality of service")
         .add("constraint", "LIST", "", "features that the nodes must have")
-        .add("job-name", "NAME", "", "default: the deck's name");
+        .add("job-name", "NAME", "", "default: the deck's name")
+        .add("gpu", "NAME", "", "the model of the GPUs, as h100 or a100-40gb: a plan beyond it is refused")
+        .add("memory", "SIZE", "", "of each rank's device, as 80GiB: a plan beyond it is refused");
     return flags;
 }
 
@@ -79,6 +81,13 @@ void check_run(const Arguments& training, bool has_gpus) {
         throw ConfigError("checkpoint.enable = false: {}; set checkpoint.enable = true", queued_again);
     if (config.checkpoint.load_only)
         throw ConfigError("checkpoint.load_only = true: {}; set checkpoint.load_only = false", queued_again);
+}
+
+// ConfigError with the advice of a plan that is beyond the device which was named.
+void require_fits(const std::vector<std::string>& plan) {
+    const std::string notice = "Notice: a rank does not fit";
+    for (const std::string& line : plan)
+        if (line.starts_with(notice)) throw ConfigError("{}", line.substr(line.find("a rank")));
 }
 
 // The value of an #SBATCH line.
@@ -242,11 +251,17 @@ int sbatch(const Arguments& arguments) {
 
     Arguments planning = training;
     planning.push_back("--dry_run");
+    for (const char* name : {"gpu", "memory"})
+        if (flags.given(name)) planning.push_back(fmt::format("--{}={}", name, flags.text(name)));
+    if (!has_gpus && flags.given("gpu"))
+        throw ConfigError("coeus sbatch: --gpu={}: the job has no GPUs; give --gpus-per-node, or --memory",
+                          flags.text("gpu"));
     const CommandLine command_line = parse_command_line(planning);
     if (!has_gpus && command_line.config.device == "cuda")
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
     const std::vector<std::string> plan = dry_run_lines(command_line, int(ranks_of(script)));
 
+    if (flags.given("gpu") || flags.given("memory")) require_fits(plan);
     check_run(training, has_gpus);
     std::string command;  // of one line, as the comment is
     for (const std::string& word : arguments)

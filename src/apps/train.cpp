@@ -33,8 +33,7 @@ int train(const Arguments& arguments) {
         log::init({.rank = mpi.world_rank(),
                    .color = !config.metrics.disable_color_printing,
                    .quiet = config.log.quiet});
-        if (mpi.world_rank() == 0) dry_run(command_line, mpi.world_size());
-        return 0;
+        return mpi.world_rank() == 0 ? dry_run(command_line, mpi.world_size()) : 0;
     }
     if (mpi.world_rank() == 0) signals.announce();
     mpi.require_all_tasks();
@@ -55,6 +54,9 @@ void train_help() {
         "checkpoint.\n\n"
         "  --dry_run             validate everything, print mesh, model and memory, run nothing\n"
         "  --ranks N             of a dry run: as if started on N ranks\n"
+        "  --gpu NAME            of a dry run: plan for this GPU, as h100, h200 or a100-40gb\n"
+        "  --memory SIZE         of a dry run: plan for ranks with so much memory, as 80GiB\n"
+        "  --strict              of a dry run: exit code 2 if a run would be refused\n"
         "  --profile             print at the end which kernels the time went to (profiling.kernels)\n"
         "  --quiet               only warnings and errors on the terminal (log.quiet)\n"
         "  --section.option=V    overrides the deck; --a.b V works too; booleans: --a.b and --a.no_b\n\n"

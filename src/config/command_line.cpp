@@ -27,6 +27,14 @@ constexpr const char* here = "command line";
 // Options of the command, not of a deck.
 constexpr const char* dry_run_option = "dry_run";
 constexpr const char* ranks_option = "ranks";
+constexpr const char* gpu_option = "gpu";
+constexpr const char* memory_option = "memory";
+constexpr const char* strict_option = "strict";
+constexpr std::pair<const char*, Type> command_options[] = {{dry_run_option, Type::boolean},
+                                                            {ranks_option, Type::integer},
+                                                            {gpu_option, Type::text},
+                                                            {memory_option, Type::text},
+                                                            {strict_option, Type::boolean}};
 constexpr int64_t max_ranks = 1 << 24;
 
 // One word after an option of a given type, kept as a Setting.
@@ -57,19 +65,30 @@ po::options_description option_table() {
     po::options_description table;
     for (const Option& option : options()) add(table, option.name, option.type);
     for (const Alias& alias : aliases()) add(table, alias.old_name, type_named(alias.old_name, here));
-    add(table, dry_run_option, Type::boolean);
-    add(table, ranks_option, Type::integer);
+    for (const auto& [name, type] : command_options) add(table, name, type);
     return table;
 }
 
+// Of an option of the command; none for one of a deck.
+std::optional<Type> command_type(const std::string& name) {
+    for (const auto& [known, type] : command_options)
+        if (name == known) return type;
+    return std::nullopt;
+}
+
+Words command_names() {
+    Words names;
+    for (const auto& [name, type] : command_options) names.emplace_back(name);
+    return names;
+}
+
 bool is_known(const std::string& name) {
-    return name == dry_run_option || name == ranks_option || find_option(name) != nullptr ||
-           find_alias(name) != nullptr;
+    return command_type(name) || find_option(name) != nullptr || find_alias(name) != nullptr;
 }
 
 bool is_boolean(const std::string& name) {
-    if (name == dry_run_option) return true;
-    return name != ranks_option && is_known(name) && type_named(name, here) == Type::boolean;
+    if (const auto type = command_type(name)) return *type == Type::boolean;
+    return is_known(name) && type_named(name, here) == Type::boolean;
 }
 
 // "a.no_b" -> "a.b"; "" where the last part does not begin with no_
@@ -126,7 +145,8 @@ Found parse(const std::vector<std::string>& arguments) {
             const std::string& word = option.original_tokens.at(0);
             if (option.string_key.empty() && word.size() > 1 && word.starts_with('-'))
                 throw ConfigError("{}: {}: options begin with two dashes", here, word);
-            if (option.unregistered) type_named(option.string_key, here);  // says what is near
+            if (option.unregistered)
+                throw ConfigError("{}: {}", here, unknown_option(option.string_key, "--", command_names()));
             if (option.string_key.empty()) found.words.push_back(word);
         }
         po::store(parsed, found.options);
@@ -306,10 +326,19 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     CommandLine result;
     Found found = parse(arguments);
     const std::string deck = deck_of(found);
-    if (const auto setting = take(found.options, dry_run_option)) {
+    const auto take_boolean = [&](const char* name) {
+        const auto setting = take(found.options, name);
+        if (!setting) return false;
         const bool* on = setting->value.as<bool>();
         if (on == nullptr) reject(*setting, "must be true or false");
-        result.dry_run = *on;
+        return *on;
+    };
+    result.dry_run = take_boolean(dry_run_option);
+    result.strict = take_boolean(strict_option);
+    if (const auto setting = take(found.options, gpu_option)) result.gpu = setting->text;
+    if (const auto setting = take(found.options, memory_option)) {
+        result.memory_bytes = parse_bytes(setting->text).value_or(0);
+        if (result.memory_bytes <= 0) reject(*setting, "must be a size, such as 80GiB");
     }
     if (const auto setting = take(found.options, ranks_option)) {
         const int64_t* ranks = setting->value.as<int64_t>();
@@ -338,6 +367,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     if (result.ranks > 0 && !result.dry_run)
         throw ConfigError("{}: --ranks goes with --dry_run; a real run takes its ranks from mpirun or srun",
                           here);
+    if ((!result.gpu.empty() || result.memory_bytes > 0) && !result.dry_run)
+        throw ConfigError("{}: --{} goes with --dry_run; a real run asks the device for its memory", here,
+                          result.gpu.empty() ? memory_option : gpu_option);
+    if (result.strict && !result.dry_run) throw ConfigError("{}: --strict goes with --dry_run", here);
+    if (!result.gpu.empty() && config.device == "cpu")
+        throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; leave one out", here,
+                          result.gpu);
+    if (!result.gpu.empty()) config.device = "cuda";
     complete(settings, config);
     config.job.dump_folder = fill_in_options(config.job.dump_folder, config);
     Words missing;

@@ -243,20 +243,12 @@ std::optional<TomlValue> load(const std::optional<T>& field) {
     return field ? std::optional(written(*field)) : std::nullopt;
 }
 
-[[noreturn]] void reject_name(const std::string& name, const std::string& place) {
-    std::vector<std::string> known;
-    for (const Option& option : options()) known.push_back(option.name);
-    for (const Alias& alias : aliases()) known.push_back(alias.old_name);
-    const std::string near = nearest_name(name, known);
-    throw ConfigError("{}: unknown option {}; {}", place, name,
-                      near.empty() ? "`coeus help options` lists all of them" : "did you mean " + near + "?");
-}
-
 // What an older name means today: the name, with the value converted in place.
 std::string todays_name(Setting& setting) {
     const Alias* alias = find_alias(setting.name);
     if (alias == nullptr) {
-        if (find_option(setting.name) == nullptr) reject_name(setting.name, setting.place);
+        if (find_option(setting.name) == nullptr)
+            throw ConfigError("{}: {}", setting.place, unknown_option(setting.name));
         return setting.name;
     }
     if (alias->kind == Alias::Kind::retired)
@@ -286,12 +278,21 @@ TomlValue value_of_word(Type type, const std::string& word) {
     return {word};
 }
 
+std::string unknown_option(const std::string& name, const char* dashes, Words others) {
+    for (const Option& option : options()) others.push_back(option.name);
+    for (const Alias& alias : aliases()) others.push_back(alias.old_name);
+    const std::string near = nearest_name(name, others);
+    return fmt::format("unknown option {}{}; {}", dashes, name,
+                       near.empty() ? "`coeus help options` lists all of them"
+                                    : fmt::format("did you mean {}{}?", dashes, near));
+}
+
 Type type_named(const std::string& name, const std::string& place) {
     const Alias* alias = find_alias(name);
     if (alias != nullptr && alias->kind == Alias::Kind::retired) return Type::text;
     if (alias != nullptr && alias->kind != Alias::Kind::same) return Type::boolean;
     const Option* option = find_option(alias != nullptr ? alias->name : name);
-    if (option == nullptr) reject_name(name, place);
+    if (option == nullptr) throw ConfigError("{}: {}", place, unknown_option(name));
     return option->type;
 }
 

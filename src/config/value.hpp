@@ -26,6 +26,10 @@ using Settings = std::map<std::string, Setting>;
 /// text.
 TomlValue value_of_word(Type type, const std::string& word);
 
+/// "unknown option training.step; did you mean training.steps?" `dashes`: those of the command line.
+/// `others`: names that it also takes.
+std::string unknown_option(const std::string& name, const char* dashes = "", Words others = {});
+
 /// The type of an option or older name. ConfigError for an unknown name, with the nearest known one.
 Type type_named(const std::string& name, const std::string& place);
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 namespace coeus {
 
@@ -15,6 +15,10 @@ namespace {
 constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
                  cost_of_offloading = 5, cost_of_cp = 10, cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
+// If twice as many ranks need more than this part of the memory, more ranks are not the way.
+constexpr double least_gain = 0.98;
+// With more of the memory in use, nothing is said of what is free.
+constexpr double most_used_to_advise = 0.75;
 
 // Sequences of a step, which no alternative changes.
 int64_t step_sequences(const EngineOptions& options) {
@@ -36,14 +40,11 @@ std::vector<Alternative> with_less_kept(const Alternative& now) {
         all.push_back(now);
         all.back().options.recompute = {.mode = Mode::operations};
         all.back().cost += cost_of_operations;
-        all.back().says = {R"(activation_checkpoint.mode = "selective")",
-                           R"(activation_checkpoint.selective_ac_option = "op")"};
     }
     if (now.options.recompute.mode != Mode::blocks || now.options.recompute.every > 1) {
         all.push_back(now);
         all.back().options.recompute = {.mode = Mode::blocks};
         all.back().cost += cost_of_blocks;
-        all.back().says.push_back(R"(activation_checkpoint.mode = "full")");
     }
     return all;
 }
@@ -55,7 +56,6 @@ std::vector<Alternative> with_offloading(const Alternative& now) {
     all.push_back(now);
     all.back().options.types.offload = true;
     all.back().cost += cost_of_offloading;
-    all.back().says.push_back("training.enable_cpu_offload = true");
     return all;
 }
 
@@ -76,11 +76,6 @@ Alternative with_mesh(const Alternative& now, int tp, int cp) {
     mesh.tp *= tp;
     mesh.cp *= cp;
     other.cost += cost_of_sharding + cost_of_tp * std::log2(tp) + cost_of_cp * std::log2(cp);
-    if (tp > 1) other.says.push_back(fmt::format("parallelism.tensor_parallel_degree = {}", mesh.tp));
-    if (cp > 1) other.says.push_back(fmt::format("parallelism.context_parallel_degree = {}", mesh.cp));
-    if (now.options.mesh.dp_replicate > 1)
-        other.says.push_back("parallelism.data_parallel_replicate_degree = 1");
-    other.says.push_back(fmt::format("parallelism.data_parallel_shard_degree = {}", mesh.dp_shard));
     return other;
 }
 
@@ -107,15 +102,7 @@ std::vector<Alternative> with_smaller_batches(const Alternative& now, int64_t se
         other.cost = cost;
         const int64_t pieces = now.options.pipeline.timetable.microbatches;
         if (local % pieces != 0 || !keep_step(other.options, sequences)) continue;
-        if (local < now.options.training.sequences) {
-            other.says.push_back(fmt::format("training.local_batch_size = {}", local));
-            if (now.options.mesh.pp > 1)
-                other.says.push_back(
-                    fmt::format("parallelism.pipeline_parallel_microbatch_size = {}", local / pieces));
-        }
-        if (!other.says.empty())
-            other.says.push_back(fmt::format("training.global_batch_size = {}", sequences));
-        all.push_back(other);
+        all.push_back(std::move(other));
     }
     return all;
 }
@@ -137,57 +124,127 @@ Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
     return most;
 }
 
-}  // namespace
+// What changes in the deck, each option once.
+std::vector<std::string> settings_that_change(const EngineOptions& from, const EngineOptions& to) {
+    using Mode = RecomputeOptions::Mode;
+    std::vector<std::string> all;
+    const auto set = [&](const char* option, const auto& value) {
+        all.push_back(fmt::format("{} = {}", option, value));
+    };
+    const auto differs = [&](const auto& a, const auto& b, const char* option) {
+        if (a != b) set(option, b);
+    };
+    if (to.recompute.mode != from.recompute.mode || to.recompute.every != from.recompute.every) {
+        const char* mode = to.recompute.mode == Mode::nothing      ? "none"
+                           : to.recompute.mode == Mode::operations ? "selective"
+                                                                   : "full";
+        set("activation_checkpoint.mode", fmt::format("\"{}\"", mode));
+        if (to.recompute.mode == Mode::operations) set("activation_checkpoint.selective_ac_option", "\"op\"");
+    }
+    differs(from.types.offload, to.types.offload, "training.enable_cpu_offload");
+    const MeshShape &before = from.mesh, &after = to.mesh;
+    differs(before.tp, after.tp, "parallelism.tensor_parallel_degree");
+    differs(before.cp, after.cp, "parallelism.context_parallel_degree");
+    differs(before.dp_replicate, after.dp_replicate, "parallelism.data_parallel_replicate_degree");
+    differs(before.dp_shard, after.dp_shard, "parallelism.data_parallel_shard_degree");
+    const int64_t local = to.training.sequences;
+    if (local != from.training.sequences) {
+        set("training.local_batch_size", local);
+        if (after.pp > 1)
+            set("parallelism.pipeline_parallel_microbatch_size", local / to.pipeline.timetable.microbatches);
+    }
+    if (local != from.training.sequences || to.accumulation != from.accumulation ||
+        step_sequences(to) != step_sequences(from))
+        set("training.global_batch_size", step_sequences(to));
+    return all;
+}
 
-std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options) {
+// Steps of so many sequences on the ranks of `options`: the cheapest first.
+std::vector<Alternative> ways_to_run(const DecoderConfig& model, const EngineOptions& options,
+                                     int64_t sequences) {
     std::vector<Alternative> all;
     for (const Alternative& kept : with_less_kept({.options = options}))
         for (const Alternative& offloaded : with_offloading(kept))
             for (const Alternative& divided : with_other_meshes(model, offloaded))
-                for (Alternative& batched : with_smaller_batches(divided, step_sequences(options)))
-                    if (batched.cost > 0) all.push_back(std::move(batched));
-    for (Alternative& alternative : all) {
-        // a step of as many sequences needs no word where neither its parts nor the ranks that share it
-        // change
-        const EngineOptions& o = alternative.options;
-        if (o.accumulation == options.accumulation && o.training.sequences == options.training.sequences)
-            alternative.says.pop_back();
-    }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Alternative& a, const Alternative& b) { return a.cost < b.cost; });
+                for (Alternative& batched : with_smaller_batches(divided, sequences))
+                    all.push_back(std::move(batched));
+    std::ranges::stable_sort(all, {}, &Alternative::cost);
+    return all;
+}
+
+}  // namespace
+
+std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options) {
+    std::vector<Alternative> all = ways_to_run(model, options, step_sequences(options));
+    std::erase_if(all, [](const Alternative& way) { return way.cost == 0; });
+    for (Alternative& way : all) way.says = settings_that_change(options, way.options);
     return all;
 }
 
 std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
-                          int64_t host_limit_bytes) {
-    const auto fits = [&](const Needed& needed) {
-        return needed.bytes <= limit_bytes && needed.on_host <= host_limit_bytes;
+                          int64_t host_limit_bytes, const AdviceCheck& holds) {
+    int64_t least = needed_by(model, options).bytes;
+    // The first that fits and that a run would accept.
+    const auto first_that_fits = [&](std::vector<Alternative> ways) -> std::optional<std::string> {
+        for (Alternative& way : ways) {
+            const Needed needed = needed_by(model, way.options);
+            if (needed.on_host <= host_limit_bytes) least = std::min(least, needed.bytes);
+            if (needed.bytes > limit_bytes || needed.on_host > host_limit_bytes) continue;
+            way.says = settings_that_change(options, way.options);
+            if (holds && !holds(way)) continue;
+            const bool same_ranks = way.options.mesh.ranks() == options.mesh.ranks();
+            return fmt::format("{}{}{} {}",
+                               same_ranks ? "The cheapest change that fits: "
+                                          : fmt::format("{} ranks would do: with ", way.options.mesh.ranks()),
+                               join(way.says, ", "), same_ranks ? ", which needs" : " each needs",
+                               needed.text());
+        }
+        return std::nullopt;
     };
-    Alternative smallest = {.options = options};
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (const Alternative& alternative : alternatives(model, options)) {
-        const Needed needed = needed_by(model, alternative.options);
-        if (fits(needed))
-            return fmt::format("The cheapest change that fits: {}, which needs {}",
-                               join(alternative.says, ", "), needed.text());
-        if (needed.bytes >= least || needed.on_host > host_limit_bytes) continue;
-        least = needed.bytes;
-        smallest = alternative;
-    }
-    // shards of more ranks, each with one sequence at a time
-    EngineOptions more = smallest.options;
-    while (more.mesh.ranks() < most_ranks) {
+    if (const auto advice = first_that_fits(alternatives(model, options))) return *advice;
+    const int64_t least_on_these_ranks = least;
+    // more shards; steps of more sequences only if those of today cannot be divided
+    EngineOptions more = options;
+    for (int64_t before = least; more.mesh.ranks() <= most_ranks / 2; before = least) {
         more.mesh.dp_shard *= 2;
-        if (const Needed needed = needed_by(model, more); fits(needed))
-            return fmt::format(
-                "{} ranks would do: with parallelism.data_parallel_shard_degree = {}{} each needs {}",
-                more.mesh.ranks(), more.mesh.dp_shard,
-                smallest.says.empty() ? "" : ", " + join(smallest.says, ", "), needed.text());
+        if (const auto advice = first_that_fits(ways_to_run(model, more, step_sequences(options))))
+            return *advice;
+        more.accumulation = 1;
+        more.training.sequences = options.pipeline.timetable.microbatches;
+        if (step_sequences(more) > step_sequences(options))
+            if (const auto advice = first_that_fits(ways_to_run(model, more, step_sequences(more))))
+                return *advice;
+        more.training.sequences = options.training.sequences;
+        more.accumulation = options.accumulation;
+        if (double(least) > least_gain * double(before)) break;  // what is left is not divided among ranks
     }
     return fmt::format(
-        "No change of the deck fits this model in here; the smallest needs {}. Lower "
-        "training.seq_len, or choose a smaller model.flavor",
-        bytes_text(double(least)));
+        "No change of the deck fits this model in here; the smallest needs {}. Choose a smaller "
+        "model.flavor, "
+        "or devices with more memory",
+        bytes_text(double(least_on_these_ranks)));
+}
+
+std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+                                const AdviceCheck& holds) {
+    using Mode = RecomputeOptions::Mode;
+    const Needed now = needed_by(model, options);
+    const bool recomputes =
+        options.recompute.mode == Mode::blocks || options.recompute.mode == Mode::operations;
+    if (!recomputes || double(now.bytes) > most_used_to_advise * double(limit_bytes)) return "";
+    for (const Mode mode : {Mode::nothing, Mode::operations}) {
+        if (mode == options.recompute.mode) break;
+        Alternative faster = {.options = options};
+        faster.options.recompute = {.mode = mode};
+        faster.says = settings_that_change(options, faster.options);
+        const Needed needed = needed_by(model, faster.options);
+        if (needed.bytes > limit_bytes || (holds && !holds(faster))) continue;
+        return fmt::format("Hint: {} of {} are used. {} recomputes {} and needs {}",
+                           bytes_text(double(now.bytes)), bytes_text(double(limit_bytes)),
+                           join(faster.says, ", "), mode == Mode::nothing ? "nothing" : "less",
+                           needed.text());
+    }
+    return "";
 }
 
 }  // namespace coeus

@@ -63,53 +63,7 @@ EarlierStarts measured_before(const std::string& cache_file, const std::string& 
     return measured;
 }
 
-// "NVIDIA <model>", and behind it no more than the board or the size of the memory ("-SXM4-80GB", " 80GB
-// HBM3"): an "A10G", an "RTX 4090 D" or " Laptop GPU", and parts (" MIG 1g.5gb") are other models.
-bool is_of_model(const std::string& name, const std::string& model) {
-    const std::string start = "NVIDIA " + model;
-    if (!name.starts_with(start) || name.find(" MIG ") != std::string::npos) return false;
-    const std::string rest = name.substr(start.size());
-    return rest.empty() || rest[0] == '-' ||
-           (rest[0] == ' ' && rest.size() > 1 && rest[1] >= '0' && rest[1] <= '9');
-}
-
 }  // namespace
-
-std::optional<double> gpu_peak_flops(const std::string& device_name, Dtype dtype) {
-    struct Gpu {
-        const char* model;
-        double bf16, f32;  // f32 0: not known
-    };
-    static constexpr Gpu gpus[] = {
-        {"A10", 125e12, 31.2e12},
-        {"A100", 312e12, 19.5e12},
-        {"A800", 312e12, 19.5e12},
-        {"RTX A6000", 154.85e12, 38.7e12},
-        {"H100", 989.4e12, 66.9e12},
-        {"H100 PCIe", 756e12, 51.2e12},
-        {"H100 NVL", 835e12, 60e12},
-        {"H800", 989.4e12, 66.9e12},
-        {"H800 PCIe", 756e12, 51.2e12},
-        {"H200", 989.4e12, 66.9e12},
-        {"H200 NVL", 835e12, 60e12},
-        {"GH200", 989.4e12, 66.9e12},
-        {"H20", 148e12, 0},
-        {"B200", 2.25e15, 0},
-        {"GB200", 2.5e15, 0},
-        {"B300", 2.25e15, 0},
-        {"GB300", 2.5e15, 0},
-        {"L4", 121e12, 30.3e12},
-        {"L40", 181e12, 90.5e12},
-        {"L40S", 362e12, 91.6e12},
-        {"GeForce RTX 4090", 165.2e12, 82.6e12},
-    };
-    if (dtype != Dtype::bf16 && dtype != Dtype::f32) return std::nullopt;
-    for (const Gpu& gpu : gpus) {
-        const double peak = dtype == Dtype::bf16 ? gpu.bf16 : gpu.f32;
-        if (peak > 0 && is_of_model(device_name, gpu.model)) return peak;
-    }
-    return std::nullopt;
-}
 
 double cpu_peak_flops(Exec& exec, const Kernels& kernels, Dtype dtype, const std::string& cpu,
                       const std::string& cache_file, const Communicator& ranks) {

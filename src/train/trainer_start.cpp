@@ -8,10 +8,12 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/engine/memory_advice.hpp"
 #include "coeus/kernels/autotune.hpp"
+#include "coeus/plan/gpu_models.hpp"
 #include "coeus/plan/machine.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/describe_run.hpp"
+#include "coeus/train/dry_run.hpp"
 #include "coeus/train/run_options.hpp"
 #include "coeus/train/trainer.hpp"
 #include "start_hints.hpp"
@@ -199,8 +201,11 @@ void Trainer::require_all_fit(int64_t limit, int64_t host_limit) const {
                   most_on_host = mesh_.world().all_reduce(plan.total(MemoryPlace::host), Reduce::max);
     together(mesh_.world(), [&] {
         if (lacking == most)
-            require_fits(plan, limit,
-                         [&] { return memory_advice(model_, engine_.options(), limit, host_limit); });
+            require_fits(plan, limit, [&] {
+                return memory_advice(
+                    model_, engine_.options(), limit, host_limit,
+                    [&](const Alternative& advice) { return advice_holds(config_, model_, advice); });
+            });
         if (plan.total(MemoryPlace::host) == most_on_host) require_fits_on_host(plan, host_limit);
     });
 }

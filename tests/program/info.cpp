@@ -326,3 +326,17 @@ TEST_CASE("the program says what it was built with") {
     CHECK_THAT(build, Contains("-march=") && Contains("libhdf5"));
     CHECK_THAT(refused_info({"--build", "here"}), Contains("here"));
 }
+
+TEST_CASE("info plans a deck for devices that are not here") {
+    const std::string deck = COEUS_SOURCE_DIR "/inputs/base/llama3_8b.toml";
+    const Outcome fits = run_coeus({"info", deck, "--ranks=8", "--gpu=h100"});
+    CHECK(fits.exit_code == 0);
+    CHECK_THAT(fits.output,
+               Contains("Planned for an NVIDIA H100 with 79.6 GiB") && Contains(" of 79.6 GiB\n"));
+    const Outcome beyond = run_coeus({"info", deck, "--ranks=8", "--memory=20GiB"});
+    CHECK(beyond.exit_code == 0);
+    CHECK_THAT(beyond.output, Contains("Notice: a rank does not fit into the memory of "));
+    const Outcome unknown = run_coeus({"info", deck, "--gpu=h1000"});
+    CHECK(unknown.exit_code == 2);
+    CHECK_THAT(unknown.output, Contains("did you mean h100?"));
+}

@@ -351,3 +351,17 @@ TEST_CASE("a job script can ask for the newest step of a run") {
     CHECK(run_coeus(question).output == "6\n");
     CHECK_THAT(run_coeus({"info", deck, "--training.steps=3"}).output, Contains("--newest_step"));
 }
+
+TEST_CASE("a job whose plan is beyond its devices is refused with what would do") {
+    CHECK_THAT(printed({"--machine=generic", "--nodes=1", "--gpus-per-node=8", "--gpu=h100"}),
+               Contains("# Planned for an NVIDIA H100 with 79.6 GiB"));
+    const Arguments eight = Arguments{deck, "--machine=generic", "--nodes=1", "--gpus-per-node=8"} + can_run;
+    const std::string text = refused_sbatch(eight + Arguments{"--memory=2GiB"});
+    CHECK_THAT(text, Contains("a rank does not fit into the memory of a GPU: a run would be refused. ") &&
+                         Contains(" ranks would do: with "));
+    CHECK_THAT(refused_sbatch(eight + Arguments{"--gpu=h10"}), Contains("did you mean h100?"));
+    CHECK_THAT(
+        refused_sbatch(Arguments{deck, "--machine=generic", "--nodes=1", "--gpus-per-node=0", "--gpu=h100"} +
+                       can_run),
+        Contains("--gpu=h100: the job has no GPUs"));
+}

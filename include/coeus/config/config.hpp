@@ -221,6 +221,9 @@ struct CommandLine {
     Config config;
     bool dry_run = false;              ///< --dry_run: validate and plan, run nothing
     int ranks = 0;                     ///< --ranks N of a dry run; 0: not given
+    std::string gpu;                   ///< --gpu NAME of a dry run: the model to plan for; "": not given
+    int64_t memory_bytes = 0;          ///< --memory SIZE of a dry run: of each rank; 0: not given
+    bool strict = false;               ///< --strict of a dry run: an error if a run would be refused
     std::vector<std::string> notices;  ///< one line each, to be logged by rank 0
 };
 
@@ -237,6 +240,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, const 
 /// The effective deck as TOML: every option that works, and what else was set. Read back it gives an equal
 /// Config, but for job.config_file.
 std::string deck_text(const Config& config);
+
+/// This deck with other settings, each "section.option = value" as in a deck, checked as a deck is.
+/// ConfigError naming what is wrong.
+Config with_settings(const Config& config, const std::vector<std::string>& settings);
 
 /// Options that are not as in the deck of a checkpoint (its text), one line for each thing that they matter
 /// to: the order of the data, the learning rate, the run as a whole.

@@ -5,6 +5,7 @@
 
 #include "coeus/engine/engine.hpp"
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -23,9 +24,19 @@ struct Alternative {
 /// together. The cheapest first.
 std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOptions& options);
 
-/// One sentence: the cheapest alternative whose every rank fits; else the smallest, and how many ranks would
-/// do. The same for each options.rank. `host_limit_bytes`: of what a GPU's run has in host memory.
+/// Whether a run accepts the settings of an alternative, on its ranks. Advice that it refuses is not given.
+using AdviceCheck = std::function<bool(const Alternative&)>;
+
+/// One sentence: the cheapest alternative whose every rank fits; else on how many ranks a run fits, with the
+/// settings for these; else what the smallest needs. The same for each options.rank. `host_limit_bytes`: of
+/// what a GPU's run has in host memory.
 std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
-                          int64_t host_limit_bytes = std::numeric_limits<int64_t>::max());
+                          int64_t host_limit_bytes = std::numeric_limits<int64_t>::max(),
+                          const AdviceCheck& holds = {});
+
+/// If at most three quarters of the memory are used and something is recomputed: the setting that recomputes
+/// less and still fits. "" if there is none.
+std::string spare_memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
+                                const AdviceCheck& holds = {});
 
 }  // namespace coeus

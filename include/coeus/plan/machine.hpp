@@ -5,15 +5,9 @@
 #include "coeus/comm/communicator.hpp"
 #include "coeus/kernels/kernels.hpp"
 
-#include <optional>
 #include <string>
 
 namespace coeus {
-
-/// Dense peak of a GPU by name, in FLOP/s: of bf16 by tensor cores, of f32 without them, as its products are
-/// computed. None for an unknown one (or a MIG part), for which no MFU is printed rather than a guess. From
-/// NVIDIA's data sheets.
-std::optional<double> gpu_peak_flops(const std::string& device_name, Dtype dtype);
 
 /// FLOP/s that the CPU's own GEMM reaches in `dtype` with this Exec's threads while all `ranks` compute: the
 /// best of 0.2 s of 1024 x 1024 x 1024 products, or of an earlier start. `cache_file` (of the first rank; "":

@@ -86,7 +86,10 @@ void list_parameters(const Decoder& decoder, int64_t seq_len) {
 }  // namespace
 
 void show_deck(const std::string& file, const InfoOptions& options) {
-    const CommandLine deck = parse_command_line({file, "--dry_run"});
+    std::vector<std::string> arguments = {file, "--dry_run"};
+    if (!options.gpu.empty()) arguments.push_back("--gpu=" + options.gpu);
+    if (!options.memory.empty()) arguments.push_back("--memory=" + options.memory);
+    const CommandLine deck = parse_command_line(arguments);
     const Config& config = deck.config;
     const MeshShape mesh =
         mesh_shape(config, options.ranks > 0 ? options.ranks : fewest_ranks(config.parallelism));
@@ -94,9 +97,11 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     fmt::print("{}: deck, {}\n", file, config.job.description);
-    for (const std::string& text :
-         describe_run(config, mesh, engine, memory_limit_here(engine.options().backend)))
+    const PlannedDevice device = planned_device(deck, engine.options().backend);
+    fmt::print("  {}\n", device.text());
+    for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))
         fmt::print("  {}\n", indented(text, 2));
+    for (const std::string& text : advice_on_memory(config, engine, device)) fmt::print("  {}\n", text);
     if (mesh.ranks() > 1) fmt::print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
     for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);
     if (options.model) list_parameters(engine.decoder(), config.training.seq_len);

@@ -11,9 +11,10 @@
 namespace coeus::apps {
 
 struct InfoOptions {
-    bool verify = false;  ///< read everything
-    bool model = false;   ///< of a deck: a line for each parameter
-    int ranks = 0;        ///< of a deck; 0: as few as its degrees ask for
+    bool verify = false;                ///< read everything
+    bool model = false;                 ///< of a deck: a line for each parameter
+    int ranks = 0;                      ///< of a deck; 0: as few as its degrees ask for
+    std::string gpu = {}, memory = {};  ///< of a deck: what it is planned for, as of a dry run; "": this host
 };
 
 void show_checkpoint(const std::string& file, const InfoOptions& options);

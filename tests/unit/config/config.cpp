@@ -117,13 +117,14 @@ TEST_CASE("Dry runs") {
 
 TEST_CASE("Mistakes on the command line name option, value and remedy") {
     CHECK(error_of({"--trainng.steps=1"}) ==
-          "command line: unknown option trainng.steps; did you mean training.steps?");
-    CHECK(error_of({"--steps=1"}) == "command line: unknown option steps; did you mean training.steps?");
+          "command line: unknown option --trainng.steps; did you mean --training.steps?");
+    CHECK(error_of({"--steps=1"}) == "command line: unknown option --steps; did you mean --training.steps?");
     CHECK(error_of({"--training.step=1"}) ==
-          "command line: unknown option training.step; did you mean training.steps?");
+          "command line: unknown option --training.step; did you mean --training.steps?");
     CHECK(error_of({"--something.else.altogether"}) ==
-          "command line: unknown option something.else.altogether; `coeus help options` lists all of them");
-    CHECK_THAT(error_of({"--checkpoint.no_folder"}), Contains("unknown option checkpoint.no_folder"));
+          "command line: unknown option --something.else.altogether; `coeus help options` lists all of them");
+    CHECK_THAT(error_of({"--checkpoint.no_folder"}), Contains("unknown option --checkpoint.no_folder"));
+    CHECK_THAT(error_of({"--dry-run"}), Contains("unknown option --dry-run; did you mean --dry_run?"));
     CHECK(error_of({"-n", "3"}) == "command line: -n: options begin with two dashes");
     CHECK(error_of({"--training.steps=ten"}) == "command line: training.steps = ten: must be a whole number");
     CHECK(error_of({"--training.steps=1.5"}) == "command line: training.steps = 1.5: must be a whole number");
@@ -432,7 +433,7 @@ TEST_CASE("Names of 2024 are read as today's") {
           "command line: experimental.pipeline_parallel_split_points is not used here; "
           "parallelism.module_fqns_per_model_part says the contents of each stage");
     CHECK_THAT(error_of({"--metrics.enable_color_printing=maybe"}), Contains("must be true or false"));
-    CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean training.batch_size?"));
+    CHECK_THAT(error_of({"--training.batch_sise=3"}), Contains("did you mean --training.batch_size?"));
 }
 
 TEST_CASE("LOG_RANK chooses the ranks on the terminal, below deck and command line") {

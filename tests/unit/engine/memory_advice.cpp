@@ -5,6 +5,7 @@
 #include "coeus/base/text.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/run_options.hpp"
+#include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -37,23 +38,20 @@ Planned planned(const Words& arguments, int ranks) {
     return {model, engine_options(config, model, mesh_shape(config, ranks), 0, 1)};
 }
 
-// "--key=value" of each "key = value" of an advice.
-Words settings_in(const std::string& advice) {
-    Words settings;
-    const size_t begin = advice.find(": ") + 2, end = advice.rfind(", which needs");
-    std::string rest = advice.substr(begin, end - begin) + ", ";
-    for (size_t comma = 0; (comma = rest.find(", ")) != std::string::npos; rest.erase(0, comma + 2)) {
-        std::string one = rest.substr(0, comma);
-        std::erase(one, ' ');
-        std::erase(one, '"');
-        settings.push_back("--" + one);
-    }
-    return settings;
-}
-
 Words joined(Words a, const Words& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
+}
+
+// Follows an advice that was given for `words` on `ranks`: it fits, and needs what was promised.
+void check_followed(const Words& words, int ranks, const std::string& text, int64_t limit) {
+    CAPTURE(text);
+    const Advice advice(text);
+    REQUIRE(!advice.settings.empty());
+    const Planned then = planned(joined(words, advice.settings), advice.ranks > 0 ? advice.ranks : ranks);
+    const int64_t most = std::ranges::max(then.of_stages());
+    CHECK(most <= limit);
+    CHECK_THAT(text, Contains(" needs " + bytes_text(double(most))));
 }
 
 }  // namespace
@@ -91,7 +89,7 @@ TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would
         const std::string advice = memory_advice(now.model, now.options, limit);
         CAPTURE(limit, advice);
         REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
-        const Planned then = planned(joined(deck, settings_in(advice)), 4);
+        const Planned then = planned(joined(deck, Advice(advice).settings), 4);
         const int64_t total = then.total();
         CHECK(total <= limit);
         CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(total))));
@@ -104,13 +102,14 @@ TEST_CASE("memory advice: a deck that follows it fits, and nothing cheaper would
 }
 
 TEST_CASE("memory advice: what is in use already is not advised") {
-    const Planned now = planned(
+    const Words least =
         joined(deck, {"--activation_checkpoint.mode=full", "--parallelism.data_parallel_replicate_degree=1",
-                      "--training.local_batch_size=1"}),
-        1);
+                      "--training.local_batch_size=1"});
+    const Planned now = planned(least, 1);
     CHECK(alternatives(now.model, now.options).empty());
-    CHECK_THAT(memory_advice(now.model, now.options, now.total() / 2),
-               Contains("ranks would do: with parallelism.data_parallel_shard_degree = "));
+    const std::string advice = memory_advice(now.model, now.options, now.total() / 2);
+    CHECK_THAT(advice, Contains(" ranks would do: with "));
+    check_followed(least, 1, advice, now.total() / 2);
     CHECK_THAT(memory_advice(now.model, now.options, 1 << 20),
                Contains("No change of the deck fits this model in here") && Contains("model.flavor"));
 }
@@ -130,33 +129,32 @@ TEST_CASE("memory advice: what a GPU lacks its host may have") {
                                 "needs {} and {} of host memory",
                                 bytes_text(double(offloaded.total())),
                                 bytes_text(double(offloaded.total(MemoryPlace::host)))));
-    const Planned following = planned(joined(one, settings_in(advice)), 1);
+    const Planned following = planned(joined(one, Advice(advice).settings), 1);
     CHECK(following.options.types.offload);
     CHECK(following.total() == offloaded.total());
     CHECK(alternatives(following.model, following.options).empty());
     // it must have it, and beside a CPU there is none
     CHECK_THAT(
         memory_advice(now.model, now.options, offloaded.total(), offloaded.total(MemoryPlace::host) - 1),
-        !Contains("enable_cpu_offload"));
+        !Contains("The cheapest change that fits"));
     const Planned on_cpu = planned(joined(one, {"--device=cpu", "--training.enable_cpu_offload"}), 1);
     CHECK_FALSE(on_cpu.options.types.offload);
     CHECK(alternatives(on_cpu.model, on_cpu.options).empty());
 }
 
 TEST_CASE("memory advice: the ranks that would do") {
-    const Planned now = planned(joined(deck, {"--parallelism.data_parallel_replicate_degree=1"}), 1);
+    const Words one = joined(deck, {"--parallelism.data_parallel_replicate_degree=1"});
+    const Planned now = planned(one, 1);
     const int64_t limit = int64_t(48) << 20;
     const std::string advice = memory_advice(now.model, now.options, limit);
     CAPTURE(advice);
-    REQUIRE_THAT(advice, Contains("ranks would do: with parallelism.data_parallel_shard_degree = ") &&
-                             Contains("activation_checkpoint.mode = \"full\"") &&
-                             Contains("training.local_batch_size = 1"));
-    const int ranks = std::stoi(advice);
-    const Words following =
-        joined(deck, {"--activation_checkpoint.mode=full", "--training.local_batch_size=1",
-                      "--parallelism.data_parallel_replicate_degree=1"});
-    CHECK(planned(following, ranks).total() <= limit);
-    CHECK(planned(following, ranks / 2).total() > limit);
+    const int ranks = Advice(advice).ranks;
+    REQUIRE(ranks > 1);
+    check_followed(one, 1, advice, limit);
+    // half as many would not do
+    const Planned half = planned(
+        joined(one, {fmt::format("--parallelism.data_parallel_shard_degree={}", ranks / 2)}), ranks / 2);
+    CHECK_THAT(memory_advice(half.model, half.options, limit), Contains(" ranks would do"));
 }
 
 TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
@@ -170,7 +168,7 @@ TEST_CASE("memory advice: every pipeline rank fits, whichever asks") {
         const std::string advice = memory_advice(now.model, now.options, limit);
         CAPTURE(limit, advice);
         REQUIRE_THAT(advice, Catch::StartsWith("The cheapest change that fits: "));
-        const int64_t most = std::ranges::max(planned(joined(piped, settings_in(advice)), 4).of_stages());
+        const int64_t most = std::ranges::max(planned(joined(piped, Advice(advice).settings), 4).of_stages());
         CHECK(most <= limit);
         CHECK_THAT(advice, Catch::EndsWith(", which needs " + bytes_text(double(most))));
         Planned other = now;
@@ -185,11 +183,10 @@ TEST_CASE("memory advice: the ranks that a pipeline would do with") {
                "--parallelism.data_parallel_replicate_degree=1", "--parallelism.pipeline_parallel_degree=2",
                "--parallelism.pipeline_parallel_schedule=GPipe"});
     const int64_t limit = std::ranges::max(planned(least, 8).of_stages());
-    for (const int rank : {0, 1}) {
-        Planned now = planned(least, 2);
-        now.options.rank = rank;
-        CHECK(memory_advice(now.model, now.options, limit) ==
-              "8 ranks would do: with parallelism.data_parallel_shard_degree = 4 each needs " +
-                  bytes_text(double(limit)));
-    }
+    Planned now = planned(least, 2);
+    const std::string advice = memory_advice(now.model, now.options, limit);
+    CHECK(Advice(advice).ranks <= 8);
+    check_followed(least, 2, advice, limit);
+    now.options.rank = 1;
+    CHECK(memory_advice(now.model, now.options, limit) == advice);
 }

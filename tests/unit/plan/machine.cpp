@@ -2,6 +2,7 @@
 #include "coeus/plan/machine.hpp"
 
 #include "coeus/base/clock.hpp"
+#include "coeus/plan/gpu_models.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 

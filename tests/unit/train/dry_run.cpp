@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dry runs for devices that are not here: each advice that they print is followed, and what follows it fits.
+#include "coeus/train/dry_run.hpp"
+
+#include "coeus/base/error.hpp"
+#include "support/advice.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+const std::string base_decks = COEUS_SOURCE_DIR "/inputs/base";
+
+// The only line with this text; "" if there is none.
+std::string line_with(const std::vector<std::string>& lines, const std::string& text) {
+    const auto holds = [&](const std::string& line) { return line.find(text) != std::string::npos; };
+    CHECK(std::ranges::count_if(lines, holds) <= 1);
+    const auto found = std::ranges::find_if(lines, holds);
+    return found == lines.end() ? "" : *found;
+}
+
+Words followed(Words words, const Advice& advice) {
+    words.insert(words.end(), advice.settings.begin(), advice.settings.end());
+    return words;
+}
+
+std::string refusal(const Words& words) {
+    try {
+        parse_command_line(words);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits") {
+    int advised = 0, hints = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(base_decks))
+        for (int started = 1; started <= 128; started *= 2) {
+            const Words words = {entry.path().string(), "--dry_run", "--gpu", "h100"};
+            int ranks = started;
+            std::vector<std::string> lines;
+            try {
+                lines = dry_run_lines(parse_command_line(words), ranks);
+            } catch (const ConfigError& error) {
+                const std::string text = error.what();
+                CAPTURE(text);
+                const size_t start = text.rfind("start ");
+                REQUIRE(start != std::string::npos);
+                ranks = std::stoi(text.substr(start + 6));
+                lines = dry_run_lines(parse_command_line(words), ranks);
+            }
+            CAPTURE(entry.path().string(), ranks);
+            CHECK(line_with(lines, "Planned for an NVIDIA H100 with 79.6 GiB") != "");
+            const std::string notice = line_with(lines, "does not fit into the memory of an NVIDIA H100"),
+                              hint = line_with(lines, "Hint: ");
+            if (notice.empty() && hint.empty()) continue;
+            const Advice advice(notice + hint);
+            CAPTURE(notice, hint);
+            REQUIRE(!advice.settings.empty());
+            const std::vector<std::string> then = dry_run_lines(parse_command_line(followed(words, advice)),
+                                                                advice.ranks > 0 ? advice.ranks : ranks);
+            CHECK(line_with(then, "does not fit") == "");
+            (notice.empty() ? hints : advised) += 1;
+        }
+    CHECK(advised >= 10);
+    CHECK(hints >= 5);
+}
+
+TEST_CASE("dry run: devices by name or size, and what they cannot be") {
+    const std::string deck = base_decks + "/llama3_8b.toml";
+    const auto lines = [&](const Words& more) {
+        Words words = {deck, "--dry_run"};
+        words.insert(words.end(), more.begin(), more.end());
+        return dry_run_lines(parse_command_line(words), 8);
+    };
+    CHECK(line_with(lines({"--gpu=h200"}), "Planned for an NVIDIA H200 with 14") != "");
+    CHECK(line_with(lines({"--memory=30GiB", "--device=cpu"}), "Planned for a rank on CPUs with 30.0 GiB") !=
+          "");
+    CHECK(line_with(lines({"--memory=30GiB", "--device=cuda"}), "Planned for a GPU with 30.0 GiB") != "");
+    // the last of two counts, and a size counts before a name
+    CHECK(line_with(lines({"--gpu=h200", "--memory=30GiB"}), "Planned for a GPU with 30.0 GiB") != "");
+    REQUIRE_THROWS_WITH(lines({"--gpu=h1000"}), Contains("--gpu=h1000: this GPU is not known; did you mean "
+                                                         "h100? Known are ") &&
+                                                    Contains("a100-40gb") && Contains("--memory 80GiB"));
+    CHECK(refusal({deck, "--dry_run", "--memory=80 apples"}) ==
+          "command line: memory = 80 apples: must be a size, such as 80GiB");
+    CHECK_THAT(refusal({deck, "--gpu=h100"}), Contains("--gpu goes with --dry_run"));
+    CHECK_THAT(refusal({deck, "--memory=80GiB"}), Contains("--memory goes with --dry_run"));
+    CHECK_THAT(refusal({deck, "--strict"}), Contains("--strict goes with --dry_run"));
+    CHECK_THAT(refusal({deck, "--dry_run", "--gpu=h100", "--device=cpu"}),
+               Contains("--gpu=h100 plans for a GPU, but device = \"cpu\""));
+}
+
+TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
+    const Words fits = {"--dry_run", "--model.flavor=debugmodel", "--training.dataset_path=" + base_decks,
+                        "--model.hf_assets_path=" + base_decks, "--memory=8GiB"};
+    const auto code = [&](const Words& more) {
+        Words words = fits;
+        words.insert(words.end(), more.begin(), more.end());
+        return dry_run(parse_command_line(words), 1);
+    };
+    CHECK(code({"--strict"}) == 0);
+    CHECK(code({"--memory=8MiB"}) == 0);
+    CHECK(code({"--memory=8MiB", "--strict"}) == 2);
+    CHECK(code({"--training.dataset_path=/absent", "--strict"}) == 2);
+}
