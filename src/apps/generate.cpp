@@ -3,6 +3,8 @@
 // Texts go to stdout in the order of their prompts, the first one that is not complete as it grows.
 #include "generate.hpp"
 
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/utf8.hpp"
@@ -14,6 +16,8 @@
 #include "coeus/generate/text_writer.hpp"
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/train/rank_device.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -146,7 +150,10 @@ private:
         if (!file_.flush())
             throw SystemError(fmt::format("cannot write {}: {}", file_name_, errno_text(errno)));
     }
-    static void print(const std::string& text) {
+    // what a model writes must not steer a terminal
+    static void print(const std::string& written) {
+        static const bool on_terminal = log::is_terminal(STDOUT_FILENO);
+        const std::string text = on_terminal ? printable_lines(written) : written;
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);
     }

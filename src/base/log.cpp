@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/telemetry_file.hpp"
+#include "coeus/base/text.hpp"
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/sink.h>
@@ -142,8 +143,9 @@ void flush() {
     if (state().file) state().file->flush();
 }
 
-void write(Level level, std::string_view text) {
+void write(Level level, std::string_view message) {
     State& s = state();
+    const std::string text = printable_lines(message);
     const auto as = to_spdlog(level);
     if (s.file) s.file->log(as, without_color(text));
     const bool urgent = level == Level::warn || level == Level::error;

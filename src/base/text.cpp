@@ -2,6 +2,7 @@
 #include "coeus/base/text.hpp"
 
 #include "coeus/base/log.hpp"
+#include "coeus/base/utf8.hpp"
 
 #include <unistd.h>
 
@@ -30,6 +31,44 @@ size_t edit_distance(std::string_view a, std::string_view b) {
         }
     }
     return d[a.size()][b.size()];
+}
+
+// Bytes of a terminal's colour at the start of a text, "\033[1;36m"; 0 if it begins otherwise.
+size_t colour_at(std::string_view text) {
+    if (!text.starts_with("\033[")) return 0;
+    const size_t end = text.find_first_not_of("0123456789;", 2);
+    return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+// Of a valid sequence of UTF-8: a control character, or one that turns the direction of writing (U+202A to
+// U+202E, U+2066 to U+2069).
+bool is_control(std::string_view c) {
+    if (c.size() == 1) return uint8_t(c[0]) < 0x20 || c[0] == 0x7f;
+    if (c.size() == 2) return c[0] == '\xc2' && uint8_t(c[1]) < 0xa0;
+    return (c.starts_with("\xe2\x80") && uint8_t(c[2]) >= 0xaa && uint8_t(c[2]) <= 0xae) ||
+           (c.starts_with("\xe2\x81") && uint8_t(c[2]) >= 0xa6 && uint8_t(c[2]) <= 0xa9);
+}
+
+std::string escaped(std::string_view text, bool keep_lines) {
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        size_t length = keep_lines ? colour_at(text) : 0;
+        if (length == 0 && keep_lines && (text[0] == '\n' || text[0] == '\t')) length = 1;
+        const bool stays = length > 0;
+        size_t valid = 0;
+        if (!stays)
+            for (length = 1; length <= 4 && length <= text.size() && valid == 0; ++length)
+                valid = valid_utf8_prefix(text.substr(0, length));
+        if (!stays) length = std::max<size_t>(1, valid);
+        const std::string_view c = text.substr(0, length);
+        if (stays || (valid > 0 && !is_control(c)))
+            out += c;
+        else
+            for (const char byte : c) out += fmt::format("\\x{:02x}", uint8_t(byte));
+        text.remove_prefix(length);
+    }
+    return out;
 }
 
 }  // namespace
@@ -103,6 +142,14 @@ std::string markup_of(std::string_view text) {
             default: safe += c;
         }
     return safe;
+}
+
+std::string printable(std::string_view text) {
+    return escaped(text, false);
+}
+
+std::string printable_lines(std::string_view text) {
+    return escaped(text, true);
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {

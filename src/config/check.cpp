@@ -18,85 +18,86 @@ namespace coeus::config {
 
 namespace {
 
-template <class... Args>
-void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
-    if (!holds) throw ConfigError("{}", fmt::format(message, std::forward<Args>(args)...));
-}
-
 constexpr int64_t largest_integer = 1000000000000;
 constexpr int64_t most_steps_in_window = 65536;
 
 // Sizes are multiplied with each other: what is checked one by one must not overflow together.
-void check_magnitudes(const Config& config) {
+void check_magnitudes(Errors& errors, const Config& config) {
     Config given = config;
     for (const Option& option : options()) {
         const auto value = option.name == "debug.seed" ? std::nullopt : value_of(option, given);
         if (!value) continue;
         if (const int64_t* number = value->as<int64_t>())
-            demand(*number <= largest_integer, "{} = {}: must be at most {}", option.name, *number,
-                   largest_integer);
+            errors.demand(*number <= largest_integer, "{} = {}: must be at most {}", option.name, *number,
+                          largest_integer);
     }
 }
 
-void check_micro_batch(const char* section, int64_t sequences, int64_t seq_len) {
+void check_micro_batch(Errors& errors, const char* section, int64_t sequences, int64_t seq_len) {
     constexpr int64_t most = 0x7fffffff;  // tokens are counted in 32 bits
-    demand(double(sequences) * double(seq_len) <= double(most),
-           "{}.local_batch_size x seq_len = {} x {}: must be at most {} tokens; lower one of them", section,
-           sequences, seq_len, most);
+    errors.demand(double(sequences) * double(seq_len) <= double(most),
+                  "{}.local_batch_size x seq_len = {} x {}: must be at most {} tokens; lower one of them",
+                  section, sequences, seq_len, most);
 }
 
 // The places of all that a run writes: a relative path stays inside job.dump_folder, an absolute one is as
 // it is.
-void check_place(const char* option, const std::string& value, const char* usual) {
+void check_place(Errors& errors, const char* option, const std::string& value, const char* usual) {
     const std::filesystem::path place = std::filesystem::path(value).lexically_normal();
-    demand(!place.empty() && (place.is_absolute() || *place.begin() != ".."),
-           "{} = \"{}\": must be a path inside job.dump_folder, such as \"{}\", or an absolute path", option,
-           value, usual);
+    errors.demand(!place.empty() && (place.is_absolute() || *place.begin() != ".."),
+                  "{} = \"{}\": must be a path inside job.dump_folder, such as \"{}\", or an absolute path",
+                  option, value, usual);
 }
 
-void check_job(const Config::Job& job) {
-    demand(!job.dump_folder.empty(), "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
+void check_job(Errors& errors, const Config::Job& job) {
+    errors.demand(!job.dump_folder.empty(),
+                  "job.dump_folder = \"\": must name a folder, such as \"./outputs\"");
     if (!job.save_config_file.empty())
-        check_place("job.save_config_file", job.save_config_file, "config.toml");
+        check_place(errors, "job.save_config_file", job.save_config_file, "config.toml");
 }
 
-void check_metrics(const Config::Metrics& metrics) {
-    check_place("metrics.save_tb_folder", metrics.save_tb_folder, "tb");
+void check_metrics(Errors& errors, const Config::Metrics& metrics) {
+    check_place(errors, "metrics.save_tb_folder", metrics.save_tb_folder, "tb");
 }
 
-void check_gpu(const Config& config) {
-    demand(config.comm.transport != "nccl" || config.device != "cpu",
-           "comm.transport = \"nccl\": is between GPUs, but device = \"cpu\"; leave one of the two out");
-    demand(config.kernels.attention != "cudnn" || config.device != "cpu",
-           "kernels.attention = \"cudnn\": is for GPUs, but device = \"cpu\"; leave one of the two out");
+void check_gpu(Errors& errors, const Config& config) {
+    errors.demand(
+        config.comm.transport != "nccl" || config.device != "cpu",
+        "comm.transport = \"nccl\": is between GPUs, but device = \"cpu\"; leave one of the two out");
+    errors.demand(
+        config.kernels.attention != "cudnn" || config.device != "cpu",
+        "kernels.attention = \"cudnn\": is for GPUs, but device = \"cpu\"; leave one of the two out");
 }
 
-void check_model(const Config& config) {
+void check_model(Errors& errors, const Config& config) {
     const auto& model = config.model;
-    demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
+    errors.demand(!model.flavor.empty(), "model.flavor = \"\": must name a size, such as \"debugmodel\"");
     const bool weights = config.checkpoint.initial_load_in_hf && config.checkpoint.initial_load_path.empty();
     const std::filesystem::path assets = model.hf_assets_path;
-    demand(!(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
-           "model.hf_assets_path = \"{}\": is a file, but {} needs the folder of config.json; give \"{}\", "
-           "and the tokenizer's file as model.tokenizer_path",
-           model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",
-           assets.has_parent_path() ? assets.parent_path().string() : ".");
-    demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
-           "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
-    demand(!model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
-           "model.ffn_hidden = {}: is the hidden width as it is, so neither model.ffn_dim_multiplier nor "
-           "model.multiple_of can be given with it",
-           model.ffn_hidden.value_or(0));
+    errors.demand(
+        !(model.flavor == "hf" || weights) || !std::filesystem::is_regular_file(assets),
+        "model.hf_assets_path = \"{}\": is a file, but {} needs the folder of config.json; give \"{}\", "
+        "and the tokenizer's file as model.tokenizer_path",
+        model.hf_assets_path, weights ? "checkpoint.initial_load_in_hf" : "model.flavor = \"hf\"",
+        assets.has_parent_path() ? assets.parent_path().string() : ".");
+    errors.demand(model.flavor != "hf" || !model.hf_assets_path.empty(),
+                  "model.flavor = \"hf\": needs model.hf_assets_path, a folder with config.json");
+    errors.demand(
+        !model.ffn_hidden || (!model.ffn_dim_multiplier && !model.multiple_of),
+        "model.ffn_hidden = {}: is the hidden width as it is, so neither model.ffn_dim_multiplier nor "
+        "model.multiple_of can be given with it",
+        model.ffn_hidden.value_or(0));
 }
 
-void check_optimizer(const Config& config) {
+void check_optimizer(Errors& errors, const Config& config) {
     const std::vector<ParamGroupOptions> groups = param_groups(config);
     const ParamGroups checked(config.optimizer, 0, groups);  // throws if they cannot be
     const auto check_moments = [&](const OptimizerOptions& options, const std::string& place) {
-        demand(options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
-               "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
-               "float32, but training.dtype = \"float64\"; leave one of the two out",
-               place);
+        errors.demand(
+            options.implementation != "fused_opt_states_bf16" || config.training.dtype != "float64",
+            "{}implementation = \"fused_opt_states_bf16\": moments in bfloat16 are beside weights in "
+            "float32, but training.dtype = \"float64\"; leave one of the two out",
+            place);
     };
     check_moments(config.optimizer, "optimizer.");
     for (size_t i = 0; i < groups.size(); ++i)
@@ -108,80 +109,86 @@ std::string counted(size_t count, const char* what) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-void check_blend(const char* section, const Words& paths, const std::vector<double>& weights) {
+void check_blend(Errors& errors, const char* section, const Words& paths,
+                 const std::vector<double>& weights) {
     for (const std::string& path : paths)
-        demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
+        errors.demand(!path.empty(), "{}.dataset_path: has an empty path in it", section);
     Words given;
     for (const double weight : weights) given.push_back(toml_text({weight}));
-    demand(weights.empty() || weights.size() == paths.size(),
-           "{}.dataset_weights = [{}]: {} for {} in {}.dataset_path; give one weight for each path", section,
-           join(given, ", "), counted(weights.size(), "weight"), counted(paths.size(), "path"), section);
+    errors.demand(weights.empty() || weights.size() == paths.size(),
+                  "{}.dataset_weights = [{}]: {} for {} in {}.dataset_path; give one weight for each path",
+                  section, join(given, ", "), counted(weights.size(), "weight"),
+                  counted(paths.size(), "path"), section);
 }
 
-void check_training(const Config& config) {
+void check_training(Errors& errors, const Config& config) {
     const auto& training = config.training;
-    check_micro_batch("training", training.local_batch_size, training.seq_len);
-    check_micro_batch("validation", config.validation.local_batch_size, config.validation.seq_len);
-    demand(double(training.global_batch_size) * double(training.seq_len) <= 1e13,
-           "training.global_batch_size x seq_len = {} x {}: must be at most 10^13 tokens",
-           training.global_batch_size, training.seq_len);
-    demand(training.threads <= 4096, "training.threads = {}: must be at most 4096", training.threads);
-    demand(
+    check_micro_batch(errors, "training", training.local_batch_size, training.seq_len);
+    const auto& validation = config.validation;
+    if (validation.local_batch_size != training.local_batch_size || validation.seq_len != training.seq_len)
+        check_micro_batch(errors, "validation", validation.local_batch_size, validation.seq_len);
+    errors.demand(double(training.global_batch_size) * double(training.seq_len) <= 1e13,
+                  "training.global_batch_size x seq_len = {} x {}: must be at most 10^13 tokens",
+                  training.global_batch_size, training.seq_len);
+    errors.demand(training.threads <= 4096, "training.threads = {}: must be at most 4096", training.threads);
+    errors.demand(
         training.global_batch_size < 0 || training.global_batch_size % training.local_batch_size == 0,
         "training.global_batch_size = {}: must be a multiple of training.local_batch_size = {}; the nearest "
         "valid value is {}",
         training.global_batch_size, training.local_batch_size,
         round_up(training.global_batch_size, training.local_batch_size));
-    demand(training.dtype != "float64" || config.device != "cuda",
-           "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
-    demand(training.max_wall_time.empty() || seconds_of_wall_time(training.max_wall_time).value_or(0) > 0,
-           "training.max_wall_time = \"{}\": must be a time as Slurm writes it: minutes \"90\", "
-           "\"HH:MM:SS\", or "
-           "\"D-HH:MM:SS\", such as \"1-12:00:00\" for a day and a half",
-           training.max_wall_time);
-    check_blend("training", training.dataset_path, training.dataset_weights);
+    errors.demand(
+        training.dtype != "float64" || config.device != "cuda",
+        "training.dtype = \"float64\": works on CPUs only; give device = \"cpu\", or dtype = \"float32\"");
+    errors.demand(
+        training.max_wall_time.empty() || seconds_of_wall_time(training.max_wall_time).value_or(0) > 0,
+        "training.max_wall_time = \"{}\": must be a time as Slurm writes it: minutes \"90\", "
+        "\"HH:MM:SS\", or "
+        "\"D-HH:MM:SS\", such as \"1-12:00:00\" for a day and a half",
+        training.max_wall_time);
+    check_blend(errors, "training", training.dataset_path, training.dataset_weights);
 }
 
-void check_parallelism(const Config& config) {
+void check_parallelism(Errors& errors, const Config& config) {
     const auto& p = config.parallelism;
     const bool two_runs = p.context_parallel_load_balancer == "headtail" && p.context_parallel_degree > 1;
     const int64_t pieces = p.tensor_parallel_degree * p.context_parallel_degree * (two_runs ? 2 : 1);
     const auto divides = [&](const char* section, int64_t seq_len) {
-        demand(seq_len % pieces == 0,
-               "{}.seq_len = {}: must be a multiple of {}, tensor_parallel_degree x "
-               "context_parallel_degree{}; the "
-               "nearest valid value is {}",
-               section, seq_len, pieces,
-               two_runs ? " x 2 (context_parallel_load_balancer = \"headtail\")" : "",
-               std::max<int64_t>(1, (seq_len + pieces / 2) / pieces) * pieces);
+        errors.demand(seq_len % pieces == 0,
+                      "{}.seq_len = {}: must be a multiple of {}, tensor_parallel_degree x "
+                      "context_parallel_degree{}; the "
+                      "nearest valid value is {}",
+                      section, seq_len, pieces,
+                      two_runs ? " x 2 (context_parallel_load_balancer = \"headtail\")" : "",
+                      std::max<int64_t>(1, (seq_len + pieces / 2) / pieces) * pieces);
     };
     divides("training", config.training.seq_len);
     if (config.validation.enable) divides("validation", config.validation.seq_len);
-    demand(
+    errors.demand(
         p.expert_tensor_parallel_degree == 1 || p.expert_tensor_parallel_degree == p.tensor_parallel_degree,
         "parallelism.expert_tensor_parallel_degree = {}: must be 1 or the tensor_parallel_degree {}",
         p.expert_tensor_parallel_degree, p.tensor_parallel_degree);
-    demand(p.pipeline_parallel_degree == 1 ||
-               config.training.local_batch_size % p.pipeline_parallel_microbatch_size == 0,
-           "training.local_batch_size = {}: must be a multiple of "
-           "parallelism.pipeline_parallel_microbatch_size = {}; "
-           "the nearest valid value is {}",
-           config.training.local_batch_size, p.pipeline_parallel_microbatch_size,
-           round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
+    errors.demand(p.pipeline_parallel_degree == 1 ||
+                      config.training.local_batch_size % p.pipeline_parallel_microbatch_size == 0,
+                  "training.local_batch_size = {}: must be a multiple of "
+                  "parallelism.pipeline_parallel_microbatch_size = {}; "
+                  "the nearest valid value is {}",
+                  config.training.local_batch_size, p.pipeline_parallel_microbatch_size,
+                  round_up(config.training.local_batch_size, p.pipeline_parallel_microbatch_size));
 }
 
 // What says how many stages there are, or what they hold, says it alone.
-void check_stages(const Config::Parallelism& p) {
+void check_stages(Errors& errors, const Config::Parallelism& p) {
     const Config::Parallelism usual;
     const bool listed = !p.module_fqns_per_model_part.empty();
-    demand(!p.pipeline_parallel_layers_per_stage || (!listed && p.pipeline_parallel_schedule_csv.empty()),
-           "parallelism.pipeline_parallel_layers_per_stage = {}: {}; leave one of the two out",
-           p.pipeline_parallel_layers_per_stage.value_or(0),
-           listed
-               ? "parallelism.module_fqns_per_model_part lists the stages already"
+    errors.demand(
+        !p.pipeline_parallel_layers_per_stage || (!listed && p.pipeline_parallel_schedule_csv.empty()),
+        "parallelism.pipeline_parallel_layers_per_stage = {}: {}; leave one of the two out",
+        p.pipeline_parallel_layers_per_stage.value_or(0),
+        listed ? "parallelism.module_fqns_per_model_part lists the stages already"
                : "the table of parallelism.pipeline_parallel_schedule_csv has its number of stages already");
     const auto weighs = [&](const char* option, int64_t layers, int64_t usually) {
-        demand(
+        errors.demand(
             !listed || layers == usually,
             "parallelism.{} = {}: is for layers that are divided evenly, but "
             "parallelism.module_fqns_per_model_part lists the layers of each stage; leave one of the two out",
@@ -193,79 +200,82 @@ void check_stages(const Config::Parallelism& p) {
            usual.pipeline_parallel_last_stage_less_layers);
 }
 
-void check_activation_checkpoint(const Config::ActivationCheckpoint& config) {
+void check_activation_checkpoint(Errors& errors, const Config::ActivationCheckpoint& config) {
     const std::string& option = config.selective_ac_option;
     const bool digits =
         !option.empty() && option.size() <= 9 && option.find_first_not_of("0123456789") == std::string::npos;
-    demand(option == "op" || digits,
-           "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\" or the number N of every N-th "
-           "block, such as \"2\"",
-           option);
+    errors.demand(
+        option == "op" || digits,
+        "activation_checkpoint.selective_ac_option = \"{}\": must be \"op\" or the number N of every N-th "
+        "block, such as \"2\"",
+        option);
 }
 
-void check_checkpoint(const Config::Checkpoint& checkpoint) {
-    check_place("checkpoint.folder", checkpoint.folder, "checkpoint");
-    demand(
+void check_checkpoint(Errors& errors, const Config::Checkpoint& checkpoint) {
+    check_place(errors, "checkpoint.folder", checkpoint.folder, "checkpoint");
+    errors.demand(
         !checkpoint.create_seed_checkpoint || (checkpoint.enable && !checkpoint.load_only),
         "checkpoint.create_seed_checkpoint = true: saves a checkpoint, so set checkpoint.enable = true and "
         "checkpoint.load_only = false");
-    demand(
+    errors.demand(
         checkpoint.enable || checkpoint.load_step < 0,
         "checkpoint.load_step: nothing is loaded from checkpoint.folder while checkpoint.enable = false; set "
         "checkpoint.enable = true");
     const Words& excluded = checkpoint.exclude_from_loading;
-    demand(
+    errors.demand(
         !excludes(excluded, "optimizer") || excludes(excluded, "lr_scheduler"),
         "checkpoint.exclude_from_loading: an optimizer without its moments needs the warm-up of a schedule "
         "from its beginning; exclude \"lr_scheduler\" too");
-    demand(excluded.empty() || checkpoint.enable || !checkpoint.initial_load_path.empty(),
-           "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
-           "checkpoint.enable = true or give checkpoint.initial_load_path");
-    demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
-           "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
-           "checkpoint.initial_load_model_only = true");
-    demand(!checkpoint.initial_load_in_hf_quantized ||
-               (checkpoint.initial_load_in_hf && !checkpoint.initial_load_path.empty()),
-           "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true and "
-           "checkpoint.initial_load_path");
-    demand(!checkpoint.last_save_in_hf || checkpoint.last_save_model_only,
-           "checkpoint.last_save_in_hf: a Hugging Face folder holds only a model; set "
-           "checkpoint.last_save_model_only = true");
+    errors.demand(excluded.empty() || checkpoint.enable || !checkpoint.initial_load_path.empty(),
+                  "checkpoint.exclude_from_loading: nothing is loaded while checkpoint.enable = false; set "
+                  "checkpoint.enable = true or give checkpoint.initial_load_path");
+    errors.demand(!checkpoint.initial_load_in_hf || checkpoint.initial_load_model_only,
+                  "checkpoint.initial_load_in_hf: a Hugging Face folder holds only a model; set "
+                  "checkpoint.initial_load_model_only = true");
+    errors.demand(!checkpoint.initial_load_in_hf_quantized ||
+                      (checkpoint.initial_load_in_hf && !checkpoint.initial_load_path.empty()),
+                  "checkpoint.initial_load_in_hf_quantized: needs checkpoint.initial_load_in_hf = true and "
+                  "checkpoint.initial_load_path");
+    errors.demand(!checkpoint.last_save_in_hf || checkpoint.last_save_model_only,
+                  "checkpoint.last_save_in_hf: a Hugging Face folder holds only a model; set "
+                  "checkpoint.last_save_model_only = true");
 }
 
-void check_guards(const Config::Guards& guards) {
-    demand(guards.on_mismatch == "stop" || guards.compare_replicas_interval > 0,
-           "guards.on_mismatch = \"{}\": replicas are not compared while guards.compare_replicas_interval = "
-           "0; set it to a number of steps, such as 100",
-           guards.on_mismatch);
-    demand(guards.spike_window <= most_steps_in_window,
-           "guards.spike_window = {}: must be at most {}, which checkpoints keep", guards.spike_window,
-           most_steps_in_window);
+void check_guards(Errors& errors, const Config::Guards& guards) {
+    errors.demand(
+        guards.on_mismatch == "stop" || guards.compare_replicas_interval > 0,
+        "guards.on_mismatch = \"{}\": replicas are not compared while guards.compare_replicas_interval = "
+        "0; set it to a number of steps, such as 100",
+        guards.on_mismatch);
+    errors.demand(guards.spike_window <= most_steps_in_window,
+                  "guards.spike_window = {}: must be at most {}, which checkpoints keep", guards.spike_window,
+                  most_steps_in_window);
 }
 
-void check_validation(const Config& config) {
+void check_validation(Errors& errors, const Config& config) {
     const auto& validation = config.validation;
-    demand(!validation.enable || !validation.dataset_path.empty() ||
-               validation.seq_len == config.training.seq_len,
-           "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
-           "training.seq_len = {}; or give validation.dataset_path",
-           validation.seq_len, config.training.seq_len);
-    check_blend("validation", validation.dataset_path, validation.dataset_weights);
+    errors.demand(
+        !validation.enable || !validation.dataset_path.empty() ||
+            validation.seq_len == config.training.seq_len,
+        "validation.seq_len = {}: where every 100th window of the training data is held out it must be "
+        "training.seq_len = {}; or give validation.dataset_path",
+        validation.seq_len, config.training.seq_len);
+    check_blend(errors, "validation", validation.dataset_path, validation.dataset_weights);
 }
 
-void check_profiling(const Config::Profiling& profiling) {
-    demand(!profiling.enable_profiling ||
-               profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
-           "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
-           profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
-    check_place("profiling.save_traces_folder", profiling.save_traces_folder, "profile_traces");
-    check_place("profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
+void check_profiling(Errors& errors, const Config::Profiling& profiling) {
+    errors.demand(!profiling.enable_profiling ||
+                      profiling.profiler_active + profiling.profiler_warmup <= profiling.profile_freq,
+                  "profiling.profile_freq = {}: must be at least profiler_active + profiler_warmup = {}",
+                  profiling.profile_freq, profiling.profiler_active + profiling.profiler_warmup);
+    check_place(errors, "profiling.save_traces_folder", profiling.save_traces_folder, "profile_traces");
+    check_place(errors, "profiling.save_memory_snapshot_folder", profiling.save_memory_snapshot_folder,
                 "memory_snapshot");
 }
 
-void check_comm(const Config::Comm& comm) {
+void check_comm(Errors& errors, const Config::Comm& comm) {
     const std::string& prefix = comm.save_traces_file_prefix;
-    demand(
+    errors.demand(
         prefix.find('/') == std::string::npos,
         "comm.save_traces_file_prefix = \"{}\": begins the names of files in comm.save_traces_folder, so it "
         "must not contain \"/\"; give for example \"rank_\"",
@@ -279,22 +289,28 @@ bool is_built(const Option& option, const std::string& choice) {
 
 }  // namespace
 
+void check(const Config& config, Errors& errors) {
+    check_magnitudes(errors, config);
+    check_job(errors, config.job);
+    check_profiling(errors, config.profiling);
+    check_comm(errors, config.comm);
+    check_metrics(errors, config.metrics);
+    check_gpu(errors, config);
+    check_model(errors, config);
+    errors.collect([&] { check_optimizer(errors, config); });
+    check_training(errors, config);
+    check_parallelism(errors, config);
+    check_stages(errors, config.parallelism);
+    check_activation_checkpoint(errors, config.activation_checkpoint);
+    check_checkpoint(errors, config.checkpoint);
+    check_guards(errors, config.guards);
+    check_validation(errors, config);
+}
+
 void check(const Config& config) {
-    check_magnitudes(config);
-    check_job(config.job);
-    check_profiling(config.profiling);
-    check_comm(config.comm);
-    check_metrics(config.metrics);
-    check_gpu(config);
-    check_model(config);
-    check_optimizer(config);
-    check_training(config);
-    check_parallelism(config);
-    check_stages(config.parallelism);
-    check_activation_checkpoint(config.activation_checkpoint);
-    check_checkpoint(config.checkpoint);
-    check_guards(config.guards);
-    check_validation(config);
+    Errors errors;
+    check(config, errors);
+    errors.require_none();
 }
 
 Words missing_for_a_run(const Config& config) {

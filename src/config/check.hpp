@@ -3,13 +3,16 @@
 #pragma once
 
 #include "coeus/config/config.hpp"
+#include "errors.hpp"
 
 #include <string>
 #include <vector>
 
 namespace coeus::config {
 
-/// Checks every section. ConfigError names key, value, rule and the nearest valid choice.
+/// Checks every section: notes each rule that does not hold, with key, value and the nearest valid choice.
+void check(const Config& config, Errors& errors);
+/// The same; ConfigError with a line for each.
 void check(const Config& config);
 
 /// One line for each thing that keeps a real run, but not a dry one, from starting: a setting that is not

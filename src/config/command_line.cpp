@@ -178,10 +178,11 @@ std::string deck_of(const Found& found) {
     return found.words.empty() ? file : found.words[0];
 }
 
-void add_environment(Settings& settings) {
+void add_environment(Settings& settings, Errors& errors) {
     const char* ranks = std::getenv("LOG_RANK");
     if (ranks != nullptr && *ranks != '\0')
-        add_layer({{"log.ranks", {std::string(ranks)}, ranks, "environment variable LOG_RANK"}}, settings);
+        add_layer({{"log.ranks", {std::string(ranks)}, ranks, "environment variable LOG_RANK"}}, settings,
+                  errors);
 }
 
 bool is_same(const TomlValue& a, const TomlValue& b) {
@@ -322,7 +323,7 @@ void complete(const Settings& settings, Config& config) {
 
 }  // namespace
 
-CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks) {
     CommandLine result;
     Found found = parse(arguments);
     const std::string deck = deck_of(found);
@@ -341,23 +342,24 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         if (result.memory_bytes <= 0) reject(*setting, "must be a size, such as 80GiB");
     }
     if (const auto setting = take(found.options, ranks_option)) {
-        const int64_t* ranks = setting->value.as<int64_t>();
-        if (ranks == nullptr || *ranks < 1 || *ranks > max_ranks)
+        const int64_t* count = setting->value.as<int64_t>();
+        if (count == nullptr || *count < 1 || *count > max_ranks)
             reject(*setting, fmt::format("must be a whole number from 1 to {}", max_ranks));
-        result.ranks = int(*ranks);
+        result.ranks = int(*count);
     }
 
+    Errors errors;
     Settings settings;
     std::vector<Setting> given;
     for (const auto& [name, value] : found.options) given.push_back(value.as<Setting>());
-    add_layer(std::move(given), settings);
-    if (!deck.empty()) add_deck(deck, settings);
-    add_environment(settings);
+    add_layer(std::move(given), settings, errors);
+    if (!deck.empty()) add_deck(deck, settings, errors);
+    add_environment(settings, errors);
 
     Config& config = result.config;
     for (const Option& option : options())
         if (const auto setting = settings.find(option.name); setting != settings.end())
-            assign(option, setting->second, config);
+            errors.collect([&] { assign(option, setting->second, config); }, option.name);
     config.job.config_file = deck;
     if (config.memory_estimation.enable && !result.dry_run) {
         result.dry_run = true;
@@ -375,16 +377,21 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         throw ConfigError("{}: --gpu={} plans for a GPU, but device = \"cpu\"; leave one out", here,
                           result.gpu);
     if (!result.gpu.empty()) config.device = "cuda";
-    complete(settings, config);
-    config.job.dump_folder = fill_in_options(config.job.dump_folder, config);
+    errors.collect([&] { complete(settings, config); });
+    errors.collect([&] { config.job.dump_folder = fill_in_options(config.job.dump_folder, config); });
+    if (result.dry_run && result.ranks > 0) ranks = result.ranks;
+    if (ranks > 0) errors.collect([&] { mesh_shape(config, ranks); }, "parallel_degree");
     Words missing;
     find_datasets(settings, config, result.notices, missing);
     add_no_effect_notices(settings, config, result.notices);
-    check(config);
-    for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);
+    check(config, errors);
+    if (!errors.any())
+        for (const std::string& notice : unread_optimizer_options(config)) result.notices.push_back(notice);
     for (const Words& lines : {missing_for_a_run(config), refused_in(settings)})
         missing.insert(missing.end(), lines.begin(), lines.end());
-    if (!missing.empty() && !result.dry_run) throw ConfigError("{}", join(missing, "\n"));
+    if (!result.dry_run)
+        for (const std::string& line : missing) errors.demand(false, "{}", line);
+    errors.require_none();
     for (const std::string& line : missing) result.notices.push_back(line + " (a real run refuses this)");
     return result;
 }

@@ -36,7 +36,7 @@ constexpr size_t most_levels = 16;  // of decks, each included by the one before
 constexpr int most_decks = 256;     // a deck counts as often as it is included
 
 // `chain`: the decks that led here, each included by the one before it. `left`: how many more may be read.
-void add(const fs::path& file, Words chain, int& left, Settings& settings) {
+void add(const fs::path& file, Words chain, int& left, Settings& settings, Errors& errors) {
     const auto is_this = [&](const std::string& other) {
         std::error_code ignored;
         return fs::equivalent(file, other, ignored);
@@ -67,7 +67,7 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings) {
         else
             given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
     }
-    add_layer(std::move(given), settings);
+    add_layer(std::move(given), settings, errors);
     std::reverse(includes.begin(), includes.end());
     for (const Include& include : includes) {
         const fs::path path = (file.parent_path() / include.file).lexically_normal();
@@ -75,15 +75,15 @@ void add(const fs::path& file, Words chain, int& left, Settings& settings) {
         if (!fs::exists(path, ignored))
             throw ConfigError("{}: include = \"{}\": there is no file {}; the path is relative to this deck",
                               include.place, include.file, path.string());
-        add(path, chain, left, settings);
+        add(path, chain, left, settings, errors);
     }
 }
 
 }  // namespace
 
-void add_deck(const std::string& file, Settings& settings) {
+void add_deck(const std::string& file, Settings& settings, Errors& errors) {
     int left = most_decks;
-    add(file, {}, left, settings);
+    add(file, {}, left, settings, errors);
 }
 
 }  // namespace coeus::config

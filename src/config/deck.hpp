@@ -10,7 +10,7 @@ namespace coeus::config {
 
 /// Adds what the deck says and then, below it, what the decks say that it includes (paths relative to it; of
 /// several, a later one goes before an earlier one). ConfigError: a file that cannot be read or is not TOML,
-/// an unknown option, a deck that includes itself.
-void add_deck(const std::string& file, Settings& settings);
+/// a deck that includes itself. Notes unknown options.
+void add_deck(const std::string& file, Settings& settings, Errors& errors);
 
 }  // namespace coeus::config

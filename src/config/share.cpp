@@ -39,7 +39,9 @@ CommandLine unpacked(const Words& texts) {
     for (TomlEntry& entry : parse_toml(texts[0], "the effective deck"))
         given.push_back({entry.key, entry.value, toml_text(entry.value), entry.place});
     Settings settings;
-    add_layer(std::move(given), settings);
+    Errors errors;
+    add_layer(std::move(given), settings, errors);
+    errors.require_none();
     for (const Option& option : options())
         if (const auto setting = settings.find(option.name); setting != settings.end())
             assign(option, setting->second, line.config);
@@ -56,7 +58,7 @@ CommandLine unpacked(const Words& texts) {
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks) {
     CommandLine line;
     on_first_rank(ranks, [&] {
-        line = parse_command_line(arguments);
+        line = parse_command_line(arguments, ranks.size());
         Config::Parallelism& p = line.config.parallelism;
         p.schedule_table = read_if_there(p.pipeline_parallel_schedule_csv);
     });

@@ -296,15 +296,18 @@ Type type_named(const std::string& name, const std::string& place) {
     return option->type;
 }
 
-void add_layer(std::vector<Setting> given, Settings& settings) {
+void add_layer(std::vector<Setting> given, Settings& settings, Errors& errors) {
     Settings layer;
-    for (Setting& setting : given) {
-        const std::string name = todays_name(setting);
-        const auto [other, is_new] = layer.emplace(name, setting);
-        if (!is_new)
-            throw ConfigError("{}: {} and {} ({}) say the same; leave one out", setting.place, setting.name,
-                              other->second.name, other->second.place);
-    }
+    for (Setting& setting : given)
+        errors.collect(
+            [&] {
+                const std::string name = todays_name(setting);
+                const auto [other, is_new] = layer.emplace(name, setting);
+                if (!is_new)
+                    throw ConfigError("{}: {} and {} ({}) say the same; leave one out", setting.place,
+                                      setting.name, other->second.name, other->second.place);
+            },
+            setting.name);
     settings.merge(layer);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coeus/file/toml.hpp"
+#include "errors.hpp"
 #include "option.hpp"
 
 #include <map>
@@ -33,9 +34,9 @@ std::string unknown_option(const std::string& name, const char* dashes = "", Wor
 /// The type of an option or older name. ConfigError for an unknown name, with the nearest known one.
 Type type_named(const std::string& name, const std::string& place);
 
-/// Adds what one deck or the command line says, where no earlier one says it. ConfigError: an unknown name,
-/// or an older and today's name together.
-void add_layer(std::vector<Setting> given, Settings& settings);
+/// Adds what one deck or the command line says, where no earlier one says it. Notes unknown names, and
+/// an older and today's name together.
+void add_layer(std::vector<Setting> given, Settings& settings, Errors& errors);
 
 /// Checks the value against the option's type, choices and rule, and sets the field (no_effect options have
 /// none).

@@ -2,6 +2,7 @@
 #include "coeus/file/pickle.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/base/text.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -45,13 +46,6 @@ constexpr Opcode refused[] = {{'i', "INST"},
                               {'p', "PUT"},
                               {'d', "DICT"},
                               {'l', "LIST"}};
-
-std::string printable(std::string_view text) {
-    std::string out(text.substr(0, 80));
-    for (char& c : out)
-        if (c < ' ' || c > '~') c = '?';
-    return out;
-}
 
 }  // namespace
 
@@ -165,8 +159,8 @@ private:
                 push(PickleValue::Global{known});
                 return;
             }
-        reject(fmt::format("it names {}.{}, which such a file has no use for", printable(module),
-                           printable(name)));
+        reject(fmt::format("it names {}.{}, which such a file has no use for",
+                           printable(module.substr(0, 80)), printable(name.substr(0, 80))));
     }
     // Where Python would call, a note of what it would call.
     void push_object() {

@@ -356,10 +356,10 @@ TEST_CASE("a job whose plan is beyond its devices is refused with what would do"
     CHECK_THAT(printed({"--machine=generic", "--nodes=1", "--gpus-per-node=8", "--gpu=h100"}),
                Contains("# Planned for an NVIDIA H100 with 79.6 GiB"));
     const Arguments eight = Arguments{deck, "--machine=generic", "--nodes=1", "--gpus-per-node=8"} + can_run;
-    const std::string text = refused_sbatch(eight + Arguments{"--memory=2GiB"});
+    const std::string text = refused_sbatch(eight + Arguments{"--memory=6GiB"});
     CHECK_THAT(text, Contains("a rank does not fit into the memory of a GPU: a run would be refused. ") &&
-                         Contains(" ranks would do: with "));
-    CHECK_THAT(refused_sbatch(eight + Arguments{"--gpu=h10"}), Contains("did you mean h100?"));
+                         Contains("The cheapest change that fits: "));
+    CHECK_THAT(refused_sbatch(eight + Arguments{"--gpu=h1000"}), Contains("did you mean h100?"));
     CHECK_THAT(
         refused_sbatch(Arguments{deck, "--machine=generic", "--nodes=1", "--gpus-per-node=0", "--gpu=h100"} +
                        can_run),

@@ -25,6 +25,13 @@ std::string bytes_text(double bytes);
 std::optional<int64_t> parse_bytes(std::string_view text);
 /// For HTML and SVG: "a < b" as "a &lt; b"; also &, > and ".
 std::string markup_of(std::string_view text);
+/// For a terminal: control characters, also those that turn the direction of writing, and what is not UTF-8
+/// as
+/// "\\x1b". A file's names cannot imitate lines of a log, or move the cursor.
+std::string printable(std::string_view text);
+/// The same for text of several lines: line feeds, tabs and the colours of a terminal stay.
+std::string printable_lines(std::string_view text);
+
 /// Joined with a separator.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 

@@ -228,10 +228,12 @@ struct CommandLine {
 };
 
 /// Reads arguments and deck, applies the precedence command line > deck > included deck > default, and
-/// validates everything that needs neither data nor ranks. Logs nothing. ConfigError: an unknown key (with
-/// the nearest known one), a value of the wrong type or out of range, something not built yet (a notice in a
-/// dry run), a deck that is absent, not TOML, or includes itself; with the deck's line and column.
-CommandLine parse_command_line(const std::vector<std::string>& arguments);
+/// validates everything that needs no data. `ranks`: of the run, which the mesh must divide; 0: not known,
+/// and the mesh is not looked at. Logs nothing. ConfigError, a line for each thing that is wrong, the mesh
+/// first: an unknown key (with the nearest known one), a value of the wrong type or out of range, something
+/// not built yet (a notice in a dry run), a deck that is absent, not TOML, or includes itself; with the
+/// deck's line and column.
+CommandLine parse_command_line(const std::vector<std::string>& arguments, int ranks = 0);
 
 /// The same on every rank: rank 0 alone reads decks, looks for data and reads the pipeline's table, and tells
 /// the others. Collective.

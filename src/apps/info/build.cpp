@@ -8,7 +8,7 @@
 namespace coeus::apps {
 
 void show_build() {
-    fmt::print("coeus {}\n", version());
+    print("coeus {}\n", version());
     for (const auto& [name, text] : built_with()) info_line(name, text);
     info_line("MPI found here", MpiRuntime::library_version());
 }

@@ -37,7 +37,7 @@ void verify(const std::string& path, const CheckpointHeader& header) {
         damaged = verify_checkpoint(path, [&](int64_t done, int64_t) { bar.update(done); });
     }
     for (const DamagedRows& rows : damaged)
-        fmt::print("  damaged: rows {} to {} of {}\n", rows.first_row, rows.last_row - 1, rows.array);
+        print("  damaged: rows {} to {} of {}\n", rows.first_row, rows.last_row - 1, rows.array);
     std::fflush(stdout);
     if (!damaged.empty())
         throw ConfigError("{} is damaged: {} of its blocks do not match their checksum", path,
@@ -50,8 +50,8 @@ void verify(const std::string& path, const CheckpointHeader& header) {
 
 void show_checkpoint(const std::string& file, const InfoOptions& options) {
     const CheckpointHeader header = read_checkpoint_header(file);
-    fmt::print("{}: checkpoint of Coeus, {}, {}\n", file,
-               header.full ? "weights and optimizer" : "weights alone", bytes_text(double(header.bytes)));
+    print("{}: checkpoint of Coeus, {}, {}\n", file, header.full ? "weights and optimizer" : "weights alone",
+          bytes_text(double(header.bytes)));
     int64_t parameters = 0;
     for (const auto& array : header.arrays)
         if (array.path.starts_with("model/")) parameters += array.shape.count();
@@ -68,7 +68,7 @@ void show_checkpoint(const std::string& file, const InfoOptions& options) {
     info_line("model", header.train.model);
     info_line("written by", header.train.version);
     for (const auto& array : header.arrays)
-        fmt::print("  {:<60} {:<9} {}\n", array.path, hdf5::name_of(array.type), array.shape.text());
+        print("  {:<60} {:<9} {}\n", printable(array.path), hdf5::name_of(array.type), array.shape.text());
     if (options.verify) verify(file, header);
 }
 

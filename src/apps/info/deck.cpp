@@ -34,7 +34,7 @@ std::string indented(std::string text, size_t spaces) {
 }
 
 void row(const std::string& name, const std::string& shape, int64_t elements, double flops) {
-    fmt::print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
+    print("  {:<36} {:<16} {:>18} {:>12.4g}\n", name, shape, with_commas(elements), flops);
 }
 
 // The numbers of some layers of a model: "*" for all, else "0-2,5".
@@ -52,7 +52,7 @@ std::string numbers_text(const std::vector<int64_t>& layers, int64_t all) {
 // One line for each parameter; those of layers that are alike together. FLOPs of forward and backward.
 void list_parameters(const Decoder& decoder, int64_t seq_len) {
     const DecoderConfig& m = decoder.config();
-    fmt::print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
+    print("\n  {:<36} {:<16} {:>18} {:>12}\n", "parameter", "shape", "elements", "FLOPs/token");
     int64_t elements = 0;
     double flops = 0;
     const auto add = [&](const std::string& name, const std::string& shape, int64_t count, double work) {
@@ -96,14 +96,14 @@ void show_deck(const std::string& file, const InfoOptions& options) {
     const DecoderConfig model = model_from_deck(config);
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
-    fmt::print("{}: deck, {}\n", file, config.job.description);
+    print("{}: deck, {}\n", file, printable(config.job.description));
     const PlannedDevice device = planned_device(deck, engine.options().backend);
-    fmt::print("  {}\n", device.text());
+    print("  {}\n", device.text());
     for (const std::string& text : describe_run(config, mesh, engine, device.memory_bytes))
-        fmt::print("  {}\n", indented(text, 2));
-    for (const std::string& text : advice_on_memory(config, engine, device)) fmt::print("  {}\n", text);
-    if (mesh.ranks() > 1) fmt::print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
-    for (const std::string& notice : deck.notices) fmt::print("  Notice: {}\n", notice);
+        print("  {}\n", indented(text, 2));
+    for (const std::string& text : advice_on_memory(config, engine, device)) print("  {}\n", text);
+    if (mesh.ranks() > 1) print("  Groups:\n    {}\n", indented(mesh.groups_text(), 4));
+    for (const std::string& notice : deck.notices) print("  Notice: {}\n", notice);
     if (options.model) list_parameters(engine.decoder(), config.training.seq_len);
 }
 
@@ -114,7 +114,7 @@ void show_newest_step(const std::vector<std::string>& arguments) {
     std::error_code absent;
     const std::vector<StepFile> files = list_checkpoints(
         (std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder).string(), absent);
-    fmt::print("{}\n", files.empty() ? 0 : files.back().step);
+    print("{}\n", files.empty() ? 0 : files.back().step);
 }
 
 }  // namespace coeus::apps

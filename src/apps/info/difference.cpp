@@ -90,13 +90,12 @@ void show_difference(const std::string& path, const std::string& other) {
     }
     for (const auto& [name, number] : in_b)
         alone.push_back(fmt::format("only in {}: {}", second.path(), name));
-    fmt::print("{} and {}: {} arrays in both, {} differ\n", first.path(), second.path(), compared,
-               lines.empty() ? "none" : std::to_string(lines.size()));
-    for (const std::string& line : lines) fmt::print("  {}\n", line);
+    print("{} and {}: {} arrays in both, {} differ\n", first.path(), second.path(), compared,
+          lines.empty() ? "none" : std::to_string(lines.size()));
+    for (const std::string& line : lines) print("  {}\n", line);
     constexpr size_t most = 8;
-    for (size_t i = 0; i < std::min(most, alone.size()); ++i) fmt::print("  {}\n", alone[i]);
-    if (alone.size() > most)
-        fmt::print("  ... and {} more that one of them has alone\n", alone.size() - most);
+    for (size_t i = 0; i < std::min(most, alone.size()); ++i) print("  {}\n", alone[i]);
+    if (alone.size() > most) print("  ... and {} more that one of them has alone\n", alone.size() - most);
 }
 
 }  // namespace coeus::apps

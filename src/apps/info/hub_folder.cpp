@@ -72,7 +72,7 @@ void check_complete(const std::string& folder, const DecoderConfig& model, const
 void show_hub_folder(const std::string& folder, const InfoOptions& options) {
     const std::string architecture = architecture_of(folder);
     const bool built = is_built(architecture);
-    fmt::print("{}: Hugging Face folder\n", folder);
+    print("{}: Hugging Face folder\n", folder);
     info_line("architecture", architecture + (built ? "" : " (not built yet: coeus cannot train or run it)"));
     std::optional<DecoderConfig> model;
     if (built) {

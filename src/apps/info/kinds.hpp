@@ -3,9 +3,12 @@
 // prints to stdout and throws ConfigError where what it shows is damaged.
 #pragma once
 
+#include "coeus/base/text.hpp"
+
 #include <fmt/core.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace coeus::apps {
@@ -33,9 +36,15 @@ void show_hub_folder(const std::string& folder, const InfoOptions& options);
 void show_difference(const std::string& path, const std::string& other);
 void show_run_folder(const std::string& folder, const InfoOptions& options);
 
+/// To stdout; what files say is printed printable (printable_lines).
+template <class... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::print("{}", printable_lines(fmt::format(format, std::forward<Args>(args)...)));
+}
+
 /// "  name           value"
 inline void info_line(const std::string& name, const std::string& value) {
-    fmt::print("  {:<14} {}\n", name, value);
+    print("  {:<14} {}\n", name, value);
 }
 /// "1.50 GiB"
 std::string file_size(const std::string& path);

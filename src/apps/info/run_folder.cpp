@@ -87,7 +87,7 @@ void show_deck_of(const fs::path& file, const Metrics& metrics) {
 
 void show_run_folder(const std::string& folder, const InfoOptions& options) {
     const fs::path root = folder;
-    fmt::print("{}: folder of a run\n", folder);
+    print("{}: folder of a run\n", folder);
     const Metrics metrics = read_metrics(root / "metrics.jsonl");
     show_deck_of(root / "deck.toml", metrics);
     if (metrics.training)

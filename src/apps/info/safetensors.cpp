@@ -44,7 +44,7 @@ void list_tensors(const Safetensors& weights) {
               elements.size() == 1 ? types[0] : fmt::format("{}: {}", with_commas(count), join(types, ", ")));
     for (const std::string& name : weights.names()) {
         const Safetensors::Entry& entry = weights.entry(name);
-        fmt::print("  {:<60} {:<9} {}\n", name, name_of(entry.dtype), entry.shape.text());
+        print("  {:<60} {:<9} {}\n", printable(name), name_of(entry.dtype), entry.shape.text());
     }
 }
 
@@ -76,7 +76,7 @@ void verify_tensors(const std::string& place, const Safetensors& weights) {
 
 void show_safetensors(const std::string& place, const InfoOptions& options) {
     const Safetensors weights = Safetensors::open(place);
-    fmt::print("{}: safetensors\n", place);
+    print("{}: safetensors\n", place);
     list_tensors(weights);
     if (options.verify) verify_tensors(place, weights);
 }

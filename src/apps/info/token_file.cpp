@@ -41,7 +41,7 @@ void verify_tokens(const TokenFile& tokens, const hdf5::File& file) {
 void show_token_file(const std::string& path, const InfoOptions& options) {
     const hdf5::File file = hdf5::File::open(path);
     const TokenFile tokens(path);
-    fmt::print("{}: token file, {}\n", path, file_size(path));
+    print("{}: token file, {}\n", path, file_size(path));
     info_line("tokens", fmt::format("{} ({})", with_commas(tokens.num_tokens()),
                                     hdf5::name_of(file.dataset("tokens").type())));
     info_line("documents", with_commas(tokens.num_documents()));

@@ -67,7 +67,7 @@ void verify(const Tokenizer& tokenizer) {
 
 void show_tokenizer(const std::string& place, const InfoOptions& options) {
     const Tokenizer tokenizer(place);
-    fmt::print("{}: tokenizer, {}\n", place, tokenizer.kind());
+    print("{}: tokenizer, {}\n", place, tokenizer.kind());
     info_line("vocabulary", with_commas(tokenizer.vocab_size()));
     const auto one = [&](std::optional<int32_t> id) {
         return id ? named(tokenizer, *id) : std::string("none");

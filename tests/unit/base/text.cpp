@@ -75,3 +75,16 @@ TEST_CASE("a configuration error formats its values") {
     CHECK(int(ExitCode::config) == 2);
     CHECK(int(ExitCode::stopped) == 75);
 }
+
+TEST_CASE("Text for a terminal has no control characters, and lines stay lines") {
+    CHECK(printable("caf\u00e9 \u4e2d\U0001f600") == "caf\u00e9 \u4e2d\U0001f600");
+    CHECK(printable("a\nb\tc\x7f") == "a\\x0ab\\x09c\\x7f");
+    CHECK(printable("\033[2J") == "\\x1b[2J");
+    CHECK(printable(std::string_view("\0x", 2)) == "\\x00x");
+    CHECK(printable("\u0085 \u202e \u2066 \u2029") == "\\xc2\\x85 \\xe2\\x80\\xae \\xe2\\x81\\xa6 \u2029");
+    CHECK(printable("\xff\xc3") == "\\xff\\xc3");
+    CHECK(printable("\xe2\x82 x") == "\\xe2\\x82 x");
+    CHECK(printable_lines("a\n\tb\r\033[1;36mc\033[0m\033[2J\033[12") ==
+          "a\n\tb\\x0d\033[1;36mc\033[0m\\x1b[2J\\x1b[12");
+    CHECK(printable("") == "");
+}

@@ -501,3 +501,35 @@ TEST_CASE("The mesh of the deck's degrees") {
     CHECK_THROWS_WITH(mesh_shape(config, 12),
                       "the degrees of [parallelism] need 12884901888 ranks, but there are 12");
 }
+
+TEST_CASE("All that is wrong with a deck is said at once, the mesh first") {
+    const auto error = [](const Words& more, int ranks) -> std::string {
+        Words words = {"--training.dataset_path=x.h5"};
+        words.insert(words.end(), more.begin(), more.end());
+        try {
+            parse_command_line(words, ranks);
+        } catch (const ConfigError& wrong) {
+            return wrong.what();
+        }
+        return "";
+    };
+    // 3 does not divide 2 ranks; that it does not divide the sequence either follows
+    const std::string mesh = error({"--parallelism.tensor_parallel_degree=3"}, 2);
+    CAPTURE(mesh);
+    CHECK_THAT(mesh, Contains("2 ranks") && !Contains("seq_len") && !Contains("\n"));
+    CHECK_THAT(error({"--parallelism.tensor_parallel_degree=3"}, 0), Contains("seq_len"));
+    const std::string four =
+        error({"--parallelism.tensor_parallel_degree=4", "--training.steps=-5", "--optimizer.lr=much",
+               "--training.global_batch_size=7", "--job.dump_folder="},
+              2);
+    CAPTURE(four);
+    const auto at = [&](const char* text) { return four.find(text); };
+    for (const char* text : {"training.steps = -5", "optimizer.lr = much", "2 ranks",
+                             "training.global_batch_size = 7", "job.dump_folder"})
+        CHECK_THAT(four, Contains(text));
+    CHECK(std::count(four.begin(), four.end(), '\n') == 4);
+    CHECK(at("2 ranks") < at("training.global_batch_size"));
+    // a value that is wrong is not followed by what is wrong with the default
+    const std::string one = error({"--training.local_batch_size=x", "--training.global_batch_size=7"}, 1);
+    CHECK_THAT(one, Contains("training.local_batch_size = x") && !Contains("multiple"));
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with a deck, collected, so that it is mended once.
+#pragma once
+
+#include "coeus/base/text.hpp"
+#include "coeus/config/config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace coeus::config {
+
+class Errors {
+public:
+    /// Notes the ConfigError that `step` throws. `option`: the one it is about; what is said of that option
+    /// later would be said of its default.
+    template <class Step>
+    void collect(Step&& step, const std::string& option = "") {
+        try {
+            step();
+        } catch (const ConfigError& error) {
+            add(error.what());
+            if (!option.empty()) pass_over(option);
+        }
+    }
+    /// Notes the message unless the rule holds.
+    template <class... Args>
+    void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+        if (!holds) add(fmt::format(message, std::forward<Args>(args)...));
+    }
+    /// What else is said of an option ("training.seq_len"; its last part counts) follows from what was said
+    /// already.
+    void pass_over(const std::string& option) {
+        passed_over_.push_back(option.substr(option.rfind('.') + 1));
+    }
+    bool any() const { return !lines_.empty(); }
+    /// All of them, a line each.
+    void require_none() const {
+        if (any()) throw ConfigError("{}", join(lines_, "\n"));
+    }
+
+private:
+    void add(const std::string& line) {
+        const bool follows = std::ranges::any_of(
+            passed_over_, [&](const std::string& part) { return line.find(part) != std::string::npos; });
+        if (!follows && std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
+    }
+
+    Words lines_, passed_over_;
+};
+
+}  // namespace coeus::config
