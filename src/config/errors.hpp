@@ -36,6 +36,10 @@ public:
     void pass_over(const std::string& option) {
         passed_over_.push_back(option.substr(option.rfind('.') + 1));
     }
+    /// Notes a line whatever was said before.
+    void note(const std::string& line) {
+        if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
+    }
     bool any() const { return !lines_.empty(); }
     /// All of them, a line each.
     void require_none() const {
@@ -46,7 +50,7 @@ private:
     void add(const std::string& line) {
         const bool follows = std::ranges::any_of(
             passed_over_, [&](const std::string& part) { return line.find(part) != std::string::npos; });
-        if (!follows && std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
+        if (!follows) note(line);
     }
 
     Words lines_, passed_over_;

@@ -26,11 +26,30 @@ std::vector<std::string> other_constants(const DecoderConfig& model, const Decod
 
 }  // namespace
 
+std::string initial_weights_path(const Config& config) {
+    const Config::Checkpoint& options = config.checkpoint;
+    return options.initial_load_in_hf && options.initial_load_path.empty() ? config.model.hf_assets_path
+                                                                           : options.initial_load_path;
+}
+
+std::string unused_weights_notice(const Config& config) {
+    namespace fs = std::filesystem;
+    const std::string& folder = config.model.hf_assets_path;
+    if (!initial_weights_path(config).empty() || !is_hub_folder(folder)) return "";
+    std::error_code unreadable;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable))
+        if (entry.path().extension() == ".safetensors")
+            return fmt::format(
+                "Notice: {} (model.hf_assets_path) holds weights ({}), but a run from the start begins from "
+                "random "
+                "ones; checkpoint.initial_load_in_hf = true begins from these",
+                folder, entry.path().filename().string());
+    return "";
+}
+
 std::string load_initial_weights(const Config& config, Decoder& decoder, const Mesh& mesh) {
     const Config::Checkpoint& options = config.checkpoint;
-    const std::string path = options.initial_load_in_hf && options.initial_load_path.empty()
-                                 ? config.model.hf_assets_path
-                                 : options.initial_load_path;
+    const std::string path = initial_weights_path(config);
     if (path.empty()) return "";
     on_first_rank(mesh.world(), [&] {
         if (!std::filesystem::exists(path))

@@ -7,9 +7,11 @@
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
 #include "coeus/plan/gpu_models.hpp"
+#include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
 #include "coeus/train/describe_run.hpp"
 #include "coeus/train/run_options.hpp"
+#include "coeus/train/training_data.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -124,6 +126,8 @@ std::vector<std::string> dry_run_lines(const CommandLine& command_line, int rank
                             : fmt::format("checkpoint.keep_latest_k = {}", config.checkpoint.keep_latest_k)));
     add(notices);
     add(absent_files(config));
+    if (const std::string notice = unused_weights_notice(config); !notice.empty()) lines.push_back(notice);
+    if (!config.training.shuffle.value_or(true)) lines.push_back(unshuffled_notice);
     add(advice_on_memory(config, engine, device));
     return lines;
 }

@@ -222,6 +222,8 @@ bool Trainer::load_state() {
     std::optional<bool>& shuffle = config_.training.shuffle;
     if (!shuffle) shuffle = (resume ? resume->shuffle() : std::nullopt).value_or(true);
     data_.set_shuffled(*shuffle);
+    if (first_rank())
+        for (const std::string& notice : data_.notices()) log::warn("{}", notice);
     if (resume) {
         continue_from(*resume);
         saving_.note_loaded(resume->saved_step(), timer.seconds());
@@ -247,6 +249,11 @@ void Trainer::continue_from(const Resume& resume) {
 }
 
 void Trainer::start_fresh() {
+    if (first_rank() && config_.training.shuffle == false) log::info("{}", unshuffled_notice);
+    if (const std::string path = initial_weights_path(config_); !path.empty())
+        on_first_rank(mesh_.world(), [&] { data_.require_tokenizer_of(path, config_.model.tokenizer()); });
+    else if (const std::string notice = first_rank() ? unused_weights_notice(config_) : ""; !notice.empty())
+        log::warn("{}", notice);
     if (const std::string source = load_initial_weights(config_, engine_.decoder(), mesh_); !source.empty()) {
         if (first_rank()) log::info("Starting from the weights of {}", source);
         return;

@@ -49,24 +49,43 @@ fs::path token_file(const Source& source, const Config& config, int64_t vocab, c
     return tokenized(source, tokenizer, cache_folder, threads);
 }
 
-// A run would go well with another tokenizer's ids, but what it writes could not be read.
-void warn_of_other_tokenizer(const TokenFile& file, const std::string& folder) {
-    if (file.tokenizer_hash().empty() || !Tokenizer::is_at(folder)) return;
+// What rank 0 finds out about the tokenizer in model.hf_assets_path.
+struct TokenizerFacts {
+    Words others;        // files that another tokenizer made
+    std::string notice;  // "" if there is none
+};
+
+// A vocabulary of more than twice the tokenizer's tokens, and by more than are left for rounding up.
+bool is_much_larger(int64_t vocab, int64_t tokens) {
+    constexpr int64_t left_for_rounding = 4096;
+    return vocab > 2 * tokens && vocab - tokens > left_for_rounding;
+}
+
+void compare_tokenizer(const TokenFile& file, const std::string& place, int64_t vocab,
+                       TokenizerFacts& facts) {
+    if (!Tokenizer::is_at(place)) return;
     try {
-        if (const Tokenizer tokenizer(folder); tokenizer.hash() != file.tokenizer_hash())
-            log::warn(
-                "{} was made with another tokenizer than the one in {}: `coeus generate` will need "
-                "--tokenizer",
-                file.path(), tokenizer.folder());
+        const Tokenizer tokenizer(place);
+        if (!file.tokenizer_hash().empty() && tokenizer.hash() != file.tokenizer_hash())
+            facts.others.push_back(file.path());
+        else if (is_much_larger(vocab, tokenizer.vocab_size()))
+            facts.notice = fmt::format(
+                "Notice: the model has a vocabulary of {}, but the tokenizer in {} has {} tokens: the other "
+                "rows of "
+                "embedding and output take memory and time and learn nothing; set model.vocab_size = {} or a "
+                "little "
+                "more",
+                with_commas(vocab), tokenizer.folder(), with_commas(tokenizer.vocab_size()),
+                tokenizer.vocab_size());
     } catch (const ConfigError& error) {
-        log::warn("{}; `coeus generate` will need --tokenizer", error.what());
+        facts.notice = fmt::format("Notice: {}; `coeus generate` will need --tokenizer", error.what());
     }
 }
 
 // Rank 0 finds or makes the files and looks into them while the others wait; these then map them.
 TrainingData::Files open(const Words& paths, const char* option, bool weighted, const Config& config,
-                         int64_t vocab, const fs::path& cache_folder, const Communicator& world,
-                         int threads) {
+                         int64_t vocab, const fs::path& cache_folder, const Communicator& world, int threads,
+                         TokenizerFacts& facts) {
     TrainingData::Files files;
     Words found;  // path and layout of each
     on_first_rank(world, [&] {
@@ -74,7 +93,7 @@ TrainingData::Files open(const Words& paths, const char* option, bool weighted, 
             const fs::path path = token_file(source, config, vocab, cache_folder, threads);
             TokenFile& file = *files.emplace_back(std::make_unique<TokenFile>(path));
             file.check_vocabulary(vocab, threads);
-            warn_of_other_tokenizer(file, config.model.tokenizer());
+            compare_tokenizer(file, config.model.tokenizer(), vocab, facts);
             found.insert(found.end(), {path.string(), file.layout().text()});
         }
     });
@@ -111,8 +130,9 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                            const Communicator& world, int threads) {
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
+    TokenizerFacts facts;
     const auto open_data = [&](const Words& paths, const char* option, bool weighted) {
-        return open(paths, option, weighted, config, vocab, cache_folder, world, threads);
+        return open(paths, option, weighted, config, vocab, cache_folder, world, threads, facts);
     };
     files_ = open_data(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty());
     const bool held_out = validation.enable && validation.dataset_path.empty();
@@ -123,10 +143,12 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
               .subset = held_out ? Subset::training : Subset::all,
               .vocab_size = vocab};
     set_shuffled(training.shuffle.value_or(true));
-    if (!validation.enable) return;
-    if (!held_out)
+    if (validation.enable && !held_out)
         validation_files_ = open_data(validation.dataset_path, "validation.dataset_path",
                                       !validation.dataset_weights.empty());
+    of_other_tokenizers_ = facts.others;
+    tokenizer_notice_ = facts.notice;
+    if (!validation.enable) return;
     validation_.emplace(blend_of(held_out ? files_ : validation_files_,
                                  held_out ? training.dataset_weights : validation.dataset_weights,
                                  {.seq_len = validation.seq_len,
@@ -134,6 +156,29 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .shuffle = false,
                                   .subset = held_out ? Subset::held_out : Subset::all,
                                   .vocab_size = vocab}));
+}
+
+std::vector<std::string> TrainingData::notices() const {
+    std::vector<std::string> all;
+    for (const std::string& path : of_other_tokenizers_)
+        all.push_back(
+            fmt::format("Notice: another tokenizer than model.hf_assets_path names made {}: what the model "
+                        "writes is read with the "
+                        "tokenizer of this file, which `coeus generate --tokenizer` must name",
+                        path));
+    if (!tokenizer_notice_.empty()) all.push_back(tokenizer_notice_);
+    return all;
+}
+
+void TrainingData::require_tokenizer_of(const std::string& path, const std::string& tokenizer) const {
+    if (of_other_tokenizers_.empty()) return;
+    throw ConfigError(
+        "training.dataset_path: another tokenizer than the one in {} made {}, but the run begins from the "
+        "weights of "
+        "{}, to which its ids mean other tokens. Make the file again with `coeus tokenize INPUT --tokenizer "
+        "{} "
+        "--output FILE.h5`, or name the tokenizer that made it by model.tokenizer_path",
+        tokenizer, join(of_other_tokenizers_, ", "), path, tokenizer);
 }
 
 void TrainingData::set_shuffled(bool shuffled) {

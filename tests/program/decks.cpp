@@ -20,7 +20,7 @@ void expect_config_error(const Outcome& outcome, const std::string& message) {
 
 TEST_CASE("A wrong command line ends with 2 and a message") {
     expect_config_error(run_coeus({"train", "--training.stepz=1"}),
-                        "command line: unknown option training.stepz; did you mean training.steps?");
+                        "command line: unknown option --training.stepz; did you mean --training.steps?");
     expect_config_error(run_coeus({"train", "--training.seq_len=0"}),
                         "training.seq_len = 0: must be at least 1; the nearest valid value is 1");
     expect_config_error(run_coeus({"train", "absent.toml"}),
@@ -48,7 +48,7 @@ TEST_CASE("A wrong deck ends with 2 and its place") {
 TEST_CASE("Several ranks say a mistake once") {
     const Outcome outcome = run_coeus({"train", "--training.stepz=1"}, 3);
     CHECK(outcome.exit_code == 2);
-    CHECK(count_of("unknown option training.stepz", outcome.output) == 1);
+    CHECK(count_of("unknown option --training.stepz", outcome.output) == 1);
 }
 
 TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {

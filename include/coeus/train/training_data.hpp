@@ -12,6 +12,12 @@
 
 namespace coeus {
 
+/// Of training.shuffle = false.
+constexpr const char* unshuffled_notice =
+    "Notice: training.shuffle = false: the data is read in its order; text that is sorted by source or "
+    "subject "
+    "trains worse";
+
 class TrainingData {
 public:
     using Files = std::vector<std::unique_ptr<TokenFile>>;
@@ -34,9 +40,17 @@ public:
     std::string passes(int64_t samples) const;
     /// One line for the log.
     std::string summary() const;
+    /// A line for each thing that makes the run worse than it could be: data of another tokenizer, a
+    /// vocabulary much larger than the tokenizer's, data that is not shuffled. Rank 0's are complete.
+    std::vector<std::string> notices() const;
+    /// ConfigError if rank 0 found data that another tokenizer made than the one in `tokenizer`: to the
+    /// weights of `path`, from which the run begins, its ids mean other tokens.
+    void require_tokenizer_of(const std::string& path, const std::string& tokenizer) const;
 
 private:
     Files files_, validation_files_;
+    std::vector<std::string> of_other_tokenizers_;  ///< paths
+    std::string tokenizer_notice_;                  ///< "" if there is none
     std::vector<double> weights_;
     Sampler::Options order_;  ///< of the training data
     std::optional<SampleStream> training_, validation_;

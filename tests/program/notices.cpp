@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says of things that cost quality, though it could go on without a word.
+#include "program/tiny_run.hpp"
+#include "support/catch.hpp"
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// Two tokenizers of the same text, "tok" and "other", and tokens that "tok" made.
+struct Corpus {
+    TemporaryFolder folder;
+    Corpus() {
+        std::string text;
+        for (int i = 0; i < 60; ++i) text += "The dog sat on the mat, the cat sat on the log.\n";
+        write_file(folder / "text" / "a.txt", text);
+        for (const auto& [name, tokens] : {std::pair("tok", 270), std::pair("other", 264)})
+            REQUIRE(run_coeus({"tokenizer", path("text"), fmt::format("--vocab_size={}", tokens),
+                               "--output=" + path(name)})
+                        .exit_code == 0);
+        REQUIRE(
+            run_coeus({"tokenize", path("text"), "--tokenizer", path("tok"), "--output", path("tokens.h5")})
+                .exit_code == 0);
+    }
+    std::string path(const std::string& name) const { return (folder / name).string(); }
+    // one step
+    Outcome run(const std::string& out, const Arguments& more) const {
+        return run_coeus(tiny_run(
+            folder / out, folder / "tokens.h5",
+            Arguments{"--model.vocab_size=270", "--training.shuffle", "--checkpoint.enable", steps(1)} +
+                more));
+    }
+};
+
+}  // namespace
+
+TEST_CASE("Data of another tokenizer is a notice, and an error if a run begins from weights") {
+    const Corpus corpus;
+    const Outcome same = corpus.run("same", {"--model.hf_assets_path=" + corpus.path("tok")});
+    CHECK(same.exit_code == 0);
+    CHECK_THAT(same.output, !Contains("Notice: "));
+    const Outcome other = corpus.run("other_run", {"--model.hf_assets_path=" + corpus.path("other")});
+    CHECK(other.exit_code == 0);
+    CHECK(
+        count_of("Notice: another tokenizer than model.hf_assets_path names made " + corpus.path("tokens.h5"),
+                 other.output) == 1);
+    const Arguments weights = {"--checkpoint.initial_load_path=" + corpus.path("same/" + checkpoint_of(1))};
+    const Outcome loads =
+        corpus.run("loads", weights + Arguments{"--model.hf_assets_path=" + corpus.path("tok")});
+    CHECK(loads.exit_code == 0);
+    const Outcome refused =
+        corpus.run("refused", weights + Arguments{"--model.hf_assets_path=" + corpus.path("other")});
+    INFO(refused.output);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.output, Contains("training.dataset_path: another tokenizer than the one in ") &&
+                                   Contains("made " + corpus.path("tokens.h5")) &&
+                                   Contains("coeus tokenize INPUT --tokenizer " + corpus.path("other")));
+    // what the message advises
+    const Outcome advised =
+        corpus.run("advised", weights + Arguments{"--model.hf_assets_path=" + corpus.path("other"),
+                                                  "--model.tokenizer_path=" + corpus.path("tok")});
+    CHECK(advised.exit_code == 0);
+    // a run that began so resumes
+    CHECK(
+        corpus
+            .run("other_run", weights + Arguments{"--model.hf_assets_path=" + corpus.path("other"), steps(2)})
+            .exit_code == 0);
+}
+
+TEST_CASE("A vocabulary much larger than the tokenizer's is a notice") {
+    const Corpus corpus;
+    const Arguments tokenizer = {"--model.hf_assets_path=" + corpus.path("tok")};
+    const Outcome large = corpus.run("large", tokenizer + Arguments{"--model.vocab_size=5000"});
+    CHECK(large.exit_code == 0);
+    CHECK(count_of("Notice: the model has a vocabulary of 5,000, but the tokenizer in " + corpus.path("tok") +
+                       " has 270 tokens",
+                   large.output) == 1);
+    CHECK_THAT(corpus.run("rounded", tokenizer + Arguments{"--model.vocab_size=4000"}).output,
+               !Contains("Notice: "));
+}
+
+TEST_CASE("Weights from which a run does not begin are a notice, in dry runs too") {
+    const Corpus corpus;
+    REQUIRE(corpus.run("out", {"--model.hf_assets_path=" + corpus.path("tok")}).exit_code == 0);
+    REQUIRE(convert_folder(corpus.folder / "out", corpus.folder / "hub").exit_code == 0);
+    const Arguments hub = {"--model.hf_assets_path=" + corpus.path("hub"),
+                           "--model.tokenizer_path=" + corpus.path("tok")};
+    const std::string notice = "Notice: " + corpus.path("hub") + " (model.hf_assets_path) holds weights (";
+    const Outcome random = corpus.run("random", hub);
+    CHECK(random.exit_code == 0);
+    CHECK(count_of(notice, random.output) == 1);
+    CHECK(count_of(notice, corpus.run("dry", hub + Arguments{"--dry_run"}).output) == 1);
+    CHECK(count_of(notice, corpus.run("random", hub + Arguments{steps(2)}).output) == 0);  // it resumes
+    // what the notice says works
+    const Outcome loads = corpus.run("loads", hub + Arguments{"--checkpoint.initial_load_in_hf"});
+    INFO(loads.output);
+    CHECK(loads.exit_code == 0);
+    CHECK(count_of(notice, loads.output) == 0);
+}
+
+TEST_CASE("Data that is not shuffled is a notice, in dry runs too") {
+    const Corpus corpus;
+    const Arguments in_order = {"--model.hf_assets_path=" + corpus.path("tok"), "--training.shuffle=false"};
+    CHECK(count_of("Notice: training.shuffle = false: ", corpus.run("out", in_order).output) == 1);
+    CHECK(count_of("Notice: training.shuffle = false: ",
+                   corpus.run("dry", in_order + Arguments{"--dry_run"}).output) == 1);
+}
