@@ -3,10 +3,10 @@
 // Texts go to stdout in the order of their prompts, the first one that is not complete as it grows.
 #include "generate.hpp"
 
-#include "coeus/base/log.hpp"
-#include "coeus/base/text.hpp"
 #include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
 #include "coeus/base/utf8.hpp"
 #include "coeus/config/command_flags.hpp"
 #include "coeus/data/tokenizer.hpp"

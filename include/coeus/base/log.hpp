@@ -33,7 +33,7 @@ bool colored();
 /// Says too how many lines of the log file are lost.
 void flush();
 
-void write(Level level, std::string_view text);
+void write(Level level, std::string_view message);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

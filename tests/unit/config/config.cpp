@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 using namespace coeus;
