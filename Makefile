@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The verbs of the project, over the presets of CMakePresets.json. On Debian they install what is missing.
 .DEFAULT_GOAL := release
-.PHONY: help release debug cuda bundle run test soak fuzz sanitize sanitize-threads lint format bench install deps clean
+.PHONY: help release debug cuda bundle run test soak fuzz mutants sanitize sanitize-threads lint format bench install deps clean
 
 PREFIX ?= /usr/local
 COEUS_ARCH ?=
@@ -21,6 +21,7 @@ help:
 	@echo 'make test        build and run every test'
 	@echo 'make soak        every mesh with all that can be combined, restarts from each to each, runs killed at 200 moments, jobs of Slurm disturbed (hours)'
 	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
+	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy, and look whether tests find it (hours)'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make sanitize-threads   the data units, whose threads work side by side, under the thread sanitizer'
 	@echo 'make lint        format, clang-tidy, layering, file rules'
@@ -85,6 +86,12 @@ fuzz:
 	@$(call configure,build-fuzz,fuzz,-DCMAKE_CXX_COMPILER=$$(tools/clang.sh clang++) -DCMAKE_C_COMPILER=$$(tools/clang.sh clang))
 	@cmake --build --preset fuzz --target coeus_fuzzers
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+# MUTANTS=REGEX: of these names alone
+MUTANTS ?=
+mutants:
+	@tools/deps.sh build test
+	@tests/mutants/plant.py --run build-mutants --only '$(MUTANTS)'
 
 sanitize:
 	@tools/deps.sh build test

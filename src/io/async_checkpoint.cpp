@@ -2,8 +2,11 @@
 #include "coeus/io/async_checkpoint.hpp"
 
 #include "checkpoint_file.hpp"
+#include "coeus/base/flight_recorder.hpp"
 #include "coeus/comm/together.hpp"
 #include "coeus/device/named_range.hpp"
+
+#include <source_location>
 
 namespace coeus {
 
@@ -83,6 +86,8 @@ void AsyncCheckpoint::begin(const TrainRecord& train) {
     lay_out();
     copied_ = stream_.run([this] {
         const NamedRange range("copy_checkpoint");
+        const Recorded recorded(OperationKind::patient, operation_name::copy_checkpoint,
+                                std::source_location::current());
         for (size_t i = 0; i < tensors_.size(); ++i) {
             size_t number = 0;
             for_each_block(tensors_[i], share_of(tensors_[i], i), [&](const HeldBlock& block) {

@@ -27,6 +27,7 @@ const std::vector<std::string> fault_kinds = {"hang_in_collective",
                                               "slow",
                                               "slow_data",
                                               "slow_disk",
+                                              "slow_copy",
                                               "full_disk",
                                               "exit",
                                               "crash",
@@ -117,6 +118,7 @@ void Faults::entered(const char* operation, OperationKind kind) {
     if (is("signal") && counts && entered_++ == after_) std::raise(SIGUSR1);
     if (is("hang_in_collective") && kind == OperationKind::collective && is_meant) sleep_seconds(seconds_);
     if (is("slow_data") && name == operation_name::read_samples) sleep_seconds(seconds_);
+    if (is("slow_copy") && name == operation_name::copy_checkpoint) sleep_seconds(seconds_);
     if (kind != OperationKind::file || name != operation_name::write) return;
     if (is("slow_disk")) sleep_seconds(seconds_);
     if (is("full_disk")) throw SystemError("cannot be written: " + errno_text(ENOSPC));

@@ -24,7 +24,8 @@ enum class OperationKind : uint8_t { collective, patient, message, queued, graph
 
 /// Names of operations that others than the ones who enter them look for.
 namespace operation_name {
-inline constexpr const char *read_samples = "read samples", *write = "write";
+inline constexpr const char *read_samples = "read samples", *write = "write",
+                            *copy_checkpoint = "copy a checkpoint";
 }
 
 /// An entry of the ring. Texts are cut off where they are too long: names at their ends, places at their

@@ -6,7 +6,8 @@
 //   hang_in_collective  enters one (of that name), and       skip_collective   leaves one out
 //                       sleeps there
 //   slow                computes so long                      slow_data         reads samples so long
-//   slow_disk           writes so long                        full_disk         cannot write
+//   slow_disk           writes so long                        slow_copy         copies a checkpoint so long
+//   full_disk           cannot write
 //   exit  crash  abort  error  stop                           ends, or stops, in that way
 //   signal              gets a SIGUSR1 once, after so many operations (FlightRecorder) of that name, or of
 //                       any of the main thread, whose number is the same in each run; a name has _ for its

@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/full_disk.hpp"
 #include "support/support.hpp"
+#include "support/system_calls.hpp"
 
 #include <sys/stat.h>
 
@@ -108,4 +109,30 @@ TEST_CASE("text file: a pipe, a device and a file that is too long are refused a
     }
     CHECK(read_error(pipe).empty());
     CHECK(read_error(folder.path()) == "Is a directory");
+}
+
+TEST_CASE("raw file: writes that are short or interrupted go on where they stopped") {
+    const test::TemporaryFolder folder;
+    const std::string path = (folder / "bytes").string();
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += char('a' + i * i % 26);
+    {
+        test::SystemCalls calls;
+        calls.most_bytes = 7;
+        calls.interrupts = true;
+        RawFile file = RawFile::create(path);
+        file.write(text.data(), int64_t(text.size()), 3);
+        CHECK(calls.noted().size() == 2 * 143);  // pieces of 7 bytes, each after an interruption
+    }
+    CHECK(test::read_file(path) == std::string(3, '\0') + text);
+}
+
+TEST_CASE("raw file: a published file's folder is synchronised after the rename") {
+    const test::TemporaryFolder folder;
+    const std::string part = (folder / "file.part").string(), path = (folder / "file").string();
+    test::write_file(part, "text");
+    const test::SystemCalls calls;
+    publish_file(part, path);
+    const std::string name = folder.path().filename().string();
+    CHECK(calls.noted() == std::vector<std::string>{"rename file", "fsync " + name});
 }

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plants bugs, one at a time, and looks whether the tests find them.
+
+    plant.py --check [--build FOLDER]     each mutant of list.txt is in its file, once; with a build, its tests exist
+    plant.py --run FOLDER [--only REGEX]  plants each in a copy of the sources in FOLDER, builds, and runs its tests;
+                                          what was found in an earlier run of the same list is passed over
+
+A mutant of list.txt is a block of lines:
+    name: what is wrong with it
+    file: src/folder/file.cpp
+    in: a line of the file, after which the changed line is the first such (only if there are several)
+    - the line, without its indentation
+    + what it becomes (may be left out: the line goes)
+    tests: a regular expression of the names of tests of which at least one must fail
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+here = pathlib.Path(__file__).resolve().parent
+sources = here.parent.parent
+
+
+class Mutant:
+    def __init__(self, block, first_line):
+        self.place = f"{here.name}/list.txt:{first_line}"
+        self.text = "\n".join(block)
+        self.name = self.file = self.anchor = self.tests = ""
+        self.old = self.new = ""
+        for line in block:
+            key, _, value = line.partition(" ")
+            value = value.strip()
+            if key == "name:": self.name = value
+            elif key == "file:": self.file = value
+            elif key == "in:": self.anchor = value
+            elif key == "tests:": self.tests = value
+            elif key == "-": self.old = value
+            elif key == "+": self.new = value
+            else: raise SystemExit(f"{self.place}: \"{line}\" is not a line of a mutant")
+        for what in ("name", "file", "old", "tests"):
+            if not getattr(self, what): raise SystemExit(f"{self.place}: the mutant has no {what}")
+        if self.old == self.new: raise SystemExit(f"{self.place}: the mutant changes nothing")
+
+    def line_in(self, lines):
+        """The number of the line; an error as text."""
+        stripped = [line.strip() for line in lines]
+        begin = 0
+        if self.anchor:
+            if stripped.count(self.anchor) != 1:
+                return f"{self.place}: \"{self.anchor}\" is {stripped.count(self.anchor)} times in {self.file}"
+            begin = stripped.index(self.anchor)
+        found = [i for i in range(begin, len(lines)) if stripped[i] == self.old]
+        if not found or (len(found) > 1 and not self.anchor):
+            return f"{self.place}: \"{self.old}\" is {len(found)} times in {self.file}"
+        return found[0]
+
+    def planted(self, text):
+        lines = text.split("\n")
+        number = self.line_in(lines)
+        if isinstance(number, str): raise SystemExit(number)
+        line = lines[number]
+        lines[number] = line[:len(line) - len(line.lstrip())] + self.new
+        return "\n".join(lines)
+
+
+def mutants():
+    all_mutants, block, first = [], [], 0
+    for number, line in enumerate((here / "list.txt").read_text().split("\n") + [""], 1):
+        if line.startswith("#"): continue
+        if line.strip():
+            if not block: first = number
+            block.append(line)
+        elif block:
+            all_mutants.append(Mutant(block, first))
+            block = []
+    names = [mutant.name for mutant in all_mutants]
+    for name in names:
+        if names.count(name) > 1: raise SystemExit(f"list.txt: two mutants are called \"{name}\"")
+    return all_mutants
+
+
+def test_names(build):
+    listed = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^ *Test +#\d+: (.*)$", listed, re.MULTILINE)
+
+
+def check(build):
+    errors = []
+    tests = test_names(build) if build else []
+    all_mutants = mutants()
+    for mutant in all_mutants:
+        file = sources / mutant.file
+        found = mutant.line_in(file.read_text().split("\n")) if file.is_file() else f"{mutant.place}: no {mutant.file}"
+        if isinstance(found, str): errors.append(found)
+        if build and not any(re.search(mutant.tests, test) for test in tests):
+            errors.append(f"{mutant.place}: no test is called \"{mutant.tests}\"")
+    print("\n".join(errors) if errors else f"{len(all_mutants)} mutants: each is in its file")
+    return 1 if errors else 0
+
+
+def copy_sources(to):
+    listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=sources, capture_output=True,
+                            check=True).stdout.decode().split("\0")
+    kept = {name for name in listed if name and (sources / name).is_file()}
+    for name in sorted(kept):
+        target = to / name
+        if target.is_file() and target.read_bytes() == (sources / name).read_bytes(): continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(sources / name, target)
+
+
+def run(folder, only):
+    copy = pathlib.Path(folder).resolve() / "source"
+    copy_sources(copy)
+    done_file = copy.parent / "found.txt"
+    done = set(done_file.read_text().split("\n\n")) if done_file.is_file() else set()
+
+    def call(*command):
+        with open(copy.parent / "log.txt", "a") as log:
+            return subprocess.run(command, cwd=copy, stdout=log, stderr=log).returncode
+
+    def build():
+        return call("cmake", "--build", "build", "--target", "coeus_program", "coeus_tests")
+
+    if not (copy / "build/build.ninja").is_file() and call("cmake", "--preset", "release") != 0:
+        raise SystemExit(f"the copy cannot be configured; see {copy.parent}/log.txt")
+    chosen = [m for m in mutants() if re.search(only, m.name)]
+    survived, number = [], 0
+    for mutant in chosen:
+        number += 1
+        label = f"{number} of {len(chosen)}: {mutant.name}"
+        if mutant.text in done:
+            print(f"{label}: found before", flush=True)
+            continue
+        file = copy / mutant.file
+        right = file.read_text()
+        file.write_text(mutant.planted(right))
+        try:
+            if build() != 0:
+                result = "does not compile"
+            else:
+                failed = call("ctest", "--test-dir", "build", "-R", mutant.tests, "--stop-on-failure", "-j2",
+                              "--no-tests=error")
+                result = "found" if failed else "SURVIVED"
+        finally:
+            file.write_text(right)
+        print(f"{label}: {result}", flush=True)
+        if result == "found":
+            with open(done_file, "a") as found: found.write(mutant.text + "\n\n")
+        else:
+            survived.append(mutant.name)
+    print(f"{len(chosen) - len(survived)} of {len(chosen)} found")
+    return 1 if survived else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--build", default="")
+    parser.add_argument("--run", metavar="FOLDER")
+    parser.add_argument("--only", default="", metavar="REGEX")
+    options = parser.parse_args()
+    if options.check == bool(options.run): parser.error("give --check or --run FOLDER")
+    return check(options.build) if options.check else run(options.run, options.only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
