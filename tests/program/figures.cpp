@@ -4,6 +4,7 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <fstream>
 
 using namespace coeus;
