@@ -22,8 +22,8 @@ namespace coeus {
 
 namespace {
 
-constexpr int64_t max_message_bytes = int64_t(1) << 30;  // counts of MPI 3 are int
-constexpr int64_t few_bytes = 1024;  // of a rank: a message takes longer to be sent than to be read
+int64_t max_message_bytes = int64_t(1) << 30;  // counts of MPI 3 are int
+constexpr int64_t few_bytes = 1024;            // of a rank: a message takes longer to be sent than to be read
 
 int as_count(int64_t bytes) {
     require(bytes >= 0 && bytes <= max_message_bytes, "message too large for one MPI call");
@@ -256,6 +256,11 @@ double Communicator::all_reduce(double value, Reduce op, Where where) const {
 int64_t Communicator::all_reduce(int64_t value, Reduce op, Where where) const {
     all_reduce(Tensor(&value, Dtype::i64, {1}), op, where);
     return value;
+}
+
+void Communicator::set_largest_message(int64_t bytes) {
+    require(bytes >= 8 && bytes <= int64_t(1) << 30, "a message has 8 bytes to 1 GiB");
+    max_message_bytes = bytes;
 }
 
 void Communicator::all_gather(Tensor out, Tensor in, Where where) const {

@@ -59,6 +59,10 @@ public:
     Communicator& operator=(Communicator&&) noexcept;
 
     int rank() const { return rank_; }
+    /// What one call of MPI carries at most, of the process; larger tensors go in several. 1 GiB unless a
+    /// test sets less, on every rank alike.
+    static void set_largest_message(int64_t bytes);
+
     int size() const { return size_; }
     const std::string& name() const { return name_; }
     bool is_planned() const { return planned_; }

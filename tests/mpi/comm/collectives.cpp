@@ -149,3 +149,34 @@ TEST_CASE("messages round a ring do not wait for one another's buffers") {
         CHECK(here.view.as<float>()[count - 1] == value(rank, count - 1));
     }
 }
+
+TEST_CASE("tensors that are larger than a message arrive whole") {
+    const Communicator world = Communicator::world("world");
+    struct SmallMessages {
+        SmallMessages() { Communicator::set_largest_message(8192); }
+        ~SmallMessages() { Communicator::set_largest_message(int64_t(1) << 30); }
+    } const small;
+    const int ranks = world.size(), rank = world.rank();
+    const int64_t n = 7001;  // a part of a piece is left
+    OwnedTensor own(Dtype::f32, {n}), all(Dtype::f32, {n * ranks}), exchanged(Dtype::f32, {n * ranks}),
+        received(Dtype::f32, {n}), counts(Dtype::i64, {n});
+    for (int64_t i = 0; i < n; ++i) own.view.as<float>()[i] = value(rank, i);
+    world.all_gather(all.view, own.view);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n * ranks; ++i) wrong += !(all.view.as<float>()[i] == value(int(i / n), i % n));
+    CHECK(wrong == 0);
+    // what a rank sends to each is numbered by the receiver
+    for (int64_t i = 0; i < n * ranks; ++i) all.view.as<float>()[i] = value(rank, 3 * i);
+    world.all_to_all(exchanged.view, all.view);
+    for (int64_t i = 0; i < n * ranks; ++i)
+        wrong += !(exchanged.view.as<float>()[i] == value(int(i / n), 3 * (rank * n + i % n)));
+    CHECK(wrong == 0);
+    world.send_receive(own.view, (rank + 1) % ranks, received.view, (rank + ranks - 1) % ranks);
+    for (int64_t i = 0; i < n; ++i)
+        wrong += !(received.view.as<float>()[i] == value((rank + ranks - 1) % ranks, i));
+    CHECK(wrong == 0);
+    for (int64_t i = 0; i < n; ++i) counts.view.as<int64_t>()[i] = (rank + i) % ranks * 1000 + i;
+    world.all_reduce(counts.view, Reduce::max);
+    for (int64_t i = 0; i < n; ++i) wrong += counts.view.as<int64_t>()[i] != (ranks - 1) * 1000 + i;
+    CHECK(wrong == 0);
+}

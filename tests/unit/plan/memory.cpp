@@ -268,3 +268,9 @@ TEST_CASE("a 405B model is planned without its memory") {
     CHECK(resident_bytes() - before < (int64_t(64) << 20));
     CHECK_THAT(plan.text(1), Catch::Contains("optimizer moments"));
 }
+
+TEST_CASE("memory plan: each communicator has buffers of NCCL of its own") {
+    CHECK(nccl_bytes(0) == 0);
+    CHECK(nccl_bytes(1) > int64_t(64) << 20);
+    CHECK(nccl_bytes(3) == 3 * nccl_bytes(1));
+}
