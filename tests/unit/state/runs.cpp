@@ -144,3 +144,23 @@ TEST_CASE("replicas: every rank that owns the same has a number of its own, one 
             for (const auto& [of_whom, found] : counts) CHECK(found == 1);
         }
 }
+
+TEST_CASE("runs: a rank's columns know where they lie in the whole parameter") {
+    for (const int tp_rank : {0, 1}) {
+        ShardPlace place;
+        place.tp = 2;
+        place.tp_rank = tp_rank;
+        Parameters parameters({Dtype::f64, Dtype::f64}, place);
+        parameters.add({grouped("a", 6, 1, Split::cols)});
+        parameters.allocate(true);
+        int found = 0;
+        parameters.for_each_owned([&](const OwnedRows& rows) {
+            ++found;
+            const ElementPlace at = rows.place();
+            CHECK(at.first_index == uint64_t(tp_rank));  // of 2 columns, each rank has one
+            CHECK(at.run == 1);
+            CHECK(at.stride == 2);
+        });
+        CHECK(found == 1);
+    }
+}
