@@ -40,8 +40,8 @@ size_t colour_at(std::string_view text) {
     return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
 }
 
-// Of a valid sequence of UTF-8: a control character, or one that turns the direction of writing (U+202A to
-// U+202E, U+2066 to U+2069).
+// True if `c`, a valid sequence of UTF-8, is a control character, or one that turns the direction of writing
+// (U+202A to U+202E, U+2066 to U+2069).
 bool is_control(std::string_view c) {
     if (c.size() == 1) return uint8_t(c[0]) < 0x20 || c[0] == 0x7f;
     if (c.size() == 2) return c[0] == '\xc2' && uint8_t(c[1]) < 0xa0;

@@ -69,7 +69,7 @@ po::options_description option_table() {
     return table;
 }
 
-// Of an option of the command; none for one of a deck.
+// The type of an option of the command; a deck's option has none here.
 std::optional<Type> command_type(const std::string& name) {
     for (const auto& [known, type] : command_options)
         if (name == known) return type;

@@ -15,8 +15,8 @@ namespace coeus::config {
 
 class Errors {
 public:
-    /// Notes the ConfigError that `step` throws. `option`: the one it is about; what is said of that option
-    /// later would be said of its default.
+    /// Notes the ConfigError that `step` throws. If it throws and `option` names the option that it checks,
+    /// later messages about that option are left out: they would speak of its default.
     template <class Step>
     void collect(Step&& step, const std::string& option = "") {
         try {
@@ -31,8 +31,8 @@ public:
     void demand(bool holds, fmt::format_string<Args...> message, Args&&... args) {
         if (!holds) add(fmt::format(message, std::forward<Args>(args)...));
     }
-    /// What else is said of an option ("training.seq_len"; its last part counts) follows from what was said
-    /// already.
+    /// Leaves out later messages that contain the last part of this option's name ("seq_len" of
+    /// "training.seq_len"): they follow from what was said already.
     void pass_over(const std::string& option) {
         passed_over_.push_back(option.substr(option.rfind('.') + 1));
     }

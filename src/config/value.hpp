@@ -34,7 +34,7 @@ std::string unknown_option(const std::string& name, const char* dashes = "", Wor
 /// The type of an option or older name. ConfigError for an unknown name, with the nearest known one.
 Type type_named(const std::string& name, const std::string& place);
 
-/// Adds what one deck or the command line says, where no earlier one says it. Notes unknown names, and
+/// Adds the settings of one deck or of the command line that no earlier one gives. Notes unknown names, and
 /// an older and today's name together.
 void add_layer(std::vector<Setting> given, Settings& settings, Errors& errors);
 

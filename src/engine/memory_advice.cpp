@@ -15,9 +15,9 @@ namespace {
 constexpr double cost_of_operations = 2, cost_of_sharding = 3, cost_of_half_a_batch = 4,
                  cost_of_offloading = 5, cost_of_cp = 10, cost_of_tp = 15, cost_of_blocks = 30;
 constexpr int most_ranks = 1 << 16;
-// If twice as many ranks need more than this part of the memory, more ranks are not the way.
+// The search ends if twice as many ranks need more than this part of the memory: more would not help.
 constexpr double least_gain = 0.98;
-// With more of the memory in use, nothing is said of what is free.
+// If more of the memory is used, no hint says what is free.
 constexpr double most_used_to_advise = 0.75;
 
 // Sequences of a step, which no alternative changes.
@@ -124,7 +124,7 @@ Needed needed_by(const DecoderConfig& model, const EngineOptions& options) {
     return most;
 }
 
-// What changes in the deck, each option once.
+// The settings of the deck that differ between two plans, each option once.
 std::vector<std::string> settings_that_change(const EngineOptions& from, const EngineOptions& to) {
     using Mode = RecomputeOptions::Mode;
     std::vector<std::string> all;
@@ -159,7 +159,7 @@ std::vector<std::string> settings_that_change(const EngineOptions& from, const E
     return all;
 }
 
-// Steps of so many sequences on the ranks of `options`: the cheapest first.
+// All ways to train `sequences` a step on the ranks of `options`, the cheapest first.
 std::vector<Alternative> ways_to_run(const DecoderConfig& model, const EngineOptions& options,
                                      int64_t sequences) {
     std::vector<Alternative> all;
@@ -184,7 +184,7 @@ std::vector<Alternative> alternatives(const DecoderConfig& model, const EngineOp
 std::string memory_advice(const DecoderConfig& model, const EngineOptions& options, int64_t limit_bytes,
                           int64_t host_limit_bytes, const AdviceCheck& holds) {
     int64_t least = needed_by(model, options).bytes;
-    // The first that fits and that a run would accept.
+    // Finds the first way that fits and that a run would accept.
     const auto first_that_fits = [&](std::vector<Alternative> ways) -> std::optional<std::string> {
         for (Alternative& way : ways) {
             const Needed needed = needed_by(model, way.options);

@@ -49,7 +49,7 @@ fs::path token_file(const Source& source, const Config& config, int64_t vocab, c
     return tokenized(source, tokenizer, cache_folder, threads);
 }
 
-// What rank 0 finds out about the tokenizer in model.hf_assets_path.
+// Rank 0 compares the data with the tokenizer in model.hf_assets_path, and finds this.
 struct TokenizerFacts {
     Words others;        // files that another tokenizer made
     std::string notice;  // "" if there is none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says of things that cost quality, though it could go on without a word.
+// A run names what costs quality, although it can train with it.
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 

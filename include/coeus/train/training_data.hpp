@@ -12,7 +12,7 @@
 
 namespace coeus {
 
-/// Of training.shuffle = false.
+/// What a run with training.shuffle = false says at its start.
 constexpr const char* unshuffled_notice =
     "Notice: training.shuffle = false: the data is read in its order; text that is sorted by source or "
     "subject "
@@ -40,11 +40,11 @@ public:
     std::string passes(int64_t samples) const;
     /// One line for the log.
     std::string summary() const;
-    /// A line for each thing that makes the run worse than it could be: data of another tokenizer, a
-    /// vocabulary much larger than the tokenizer's, data that is not shuffled. Rank 0's are complete.
+    /// A line for each thing that makes the run worse than it could be: another tokenizer made the data, or
+    /// the vocabulary is much larger than the tokenizer's. Only rank 0 has lines, since it alone looks.
     std::vector<std::string> notices() const;
-    /// ConfigError if rank 0 found data that another tokenizer made than the one in `tokenizer`: to the
-    /// weights of `path`, from which the run begins, its ids mean other tokens.
+    /// ConfigError on rank 0 if it found data that another tokenizer than the one in `tokenizer` made. A run
+    /// that begins from the weights of `path` would read its ids as other tokens.
     void require_tokenizer_of(const std::string& path, const std::string& tokenizer) const;
 
 private:

@@ -111,7 +111,7 @@ TEST_CASE("text file: a pipe, a device and a file that is too long are refused a
     CHECK(read_error(folder.path()) == "Is a directory");
 }
 
-TEST_CASE("raw file: writes that are short or interrupted go on where they stopped") {
+TEST_CASE("raw file: writes that are short or interrupted continue from where they stopped") {
     const test::TemporaryFolder folder;
     const std::string path = (folder / "bytes").string();
     std::string text;
