@@ -21,16 +21,21 @@ namespace {
 constexpr int64_t largest_integer = 1000000000000;
 constexpr int64_t most_steps_in_window = 65536;
 
-// Sizes are multiplied with each other: what is checked one by one must not overflow together.
-void check_magnitudes(Errors& errors, const Config& config) {
+// Sizes are multiplied with each other: what is checked one by one must not overflow together. True if all of
+// them are small enough for that.
+bool check_magnitudes(Errors& errors, const Config& config) {
+    bool all = true;
     Config given = config;
     for (const Option& option : options()) {
         const auto value = option.name == "debug.seed" ? std::nullopt : value_of(option, given);
         if (!value) continue;
-        if (const int64_t* number = value->as<int64_t>())
+        if (const int64_t* number = value->as<int64_t>()) {
             errors.demand(*number <= largest_integer, "{} = {}: must be at most {}", option.name, *number,
                           largest_integer);
+            all = all && *number <= largest_integer;
+        }
     }
+    return all;
 }
 
 void check_micro_batch(Errors& errors, const char* section, int64_t sequences, int64_t seq_len) {
@@ -290,7 +295,7 @@ bool is_built(const Option& option, const std::string& choice) {
 }  // namespace
 
 void check(const Config& config, Errors& errors) {
-    check_magnitudes(errors, config);
+    if (!check_magnitudes(errors, config)) return;  // the rules below compute with the sizes
     check_job(errors, config.job);
     check_profiling(errors, config.profiling);
     check_comm(errors, config.comm);
