@@ -19,7 +19,7 @@ help:
 	@echo 'make             build the program, build/coeus (release)'
 	@echo 'make run         build, then pre-train a small Llama on real English and show what it writes'
 	@echo 'make test        build and run every test'
-	@echo 'make soak        every mesh with all that can be combined, restarts from each to each, runs killed at 200 moments, jobs of Slurm disturbed (hours)'
+	@echo 'make soak        every mesh with all that can be combined, restarts from each to each; runs killed, stopped, started twice and out of disk; jobs of Slurm disturbed (hours)'
 	@echo 'make fuzz        the readers of files under libFuzzer, FUZZ_SECONDS=600 each'
 	@echo 'make mutants     plant each bug of tests/mutants/list.txt in a copy, and look whether tests find it (hours)'
 	@echo 'make sanitize    the unit tests under the address and undefined-behaviour sanitizers'

@@ -23,8 +23,6 @@ Handle file_access(const std::string& file, bool writable) {
     COEUS_CHECK_HDF5(H5Pset_fclose_degree(list.id(), writable ? H5F_CLOSE_STRONG : H5F_CLOSE_WEAK), file);
     // files to which links lead stay open while this one is
     COEUS_CHECK_HDF5(H5Pset_elink_file_cache_size(list.id(), 16), file);
-    // parallel file systems are often mounted without locks; ours is never written by two programs at once
-    COEUS_CHECK_HDF5(H5Pset_file_locking(list.id(), true, true), file);
     return list;
 }
 

@@ -4,6 +4,7 @@
 #include "coeus/file/raw_file.hpp"
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -15,6 +16,11 @@ static_assert(std::endian::native == std::endian::little);
 void be_quiet() {
     static std::once_flag once;
     std::call_once(once, [] {
+        // File systems are often mounted without locks. HDF5 then fails with ENOLCK, whatever it is told to
+        // ignore. No file needs its locks: what is written is a .part file of one program, renamed when it is
+        // whole. A property of a file does not reach the files to which its links lead. HDF5 reads the
+        // variable once, now.
+        setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
         // at the end of the process HDF5 would touch files whose close has failed, and crash (1.10.8); ours
         // are closed by their owners
         H5dont_atexit();

@@ -52,17 +52,19 @@ std::string RunOwner::take_folders(std::string& waits_for, double waited) {
         for (const fs::path& folder : owned_folders(config_))
             owners_.push_back(std::make_unique<FolderOwner>(folder, self));
     }
+    bool owns_all = true;
     for (const auto& owner : owners_) {
+        // all are watched at once
         if (owner->is_owned() || owner->take()) continue;
+        owns_all = false;
         if (waited > most_waiting)
             throw StoppedError(fmt::format("{} waited {:.0f} s for {}", owner->folder().string(), waited,
                                            owner->waits_for()));
         if (waits_for != owner->waits_for())
             log::info("{} waits for {}", owner->folder().string(), owner->waits_for());
         waits_for = owner->waits_for();
-        return "";
     }
-    return owners_[0]->self().id;
+    return owns_all ? owners_[0]->self().id : "";
 }
 
 void RunOwner::require_owned() const {

@@ -150,6 +150,8 @@ void Trainer::take_memory() {
 
 void Trainer::prepare_folder(bool continues) {
     on_first_rank(mesh_.world(), [&] {
+        // if this run was suspended, another one may have written here since the folder was read
+        owner_.require_owned();
         if (const auto aside = folder_.put_earlier_run_aside(config_, continues && progress_.step > 0))
             log::info("There was a run in {}: its metrics are kept in {}", folder_.root().string(),
                       aside->string());

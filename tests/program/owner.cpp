@@ -145,3 +145,22 @@ TEST_CASE("owner: a run that was suspended and has lost its folder ends with 3 a
         CHECK(content == left[file]);
     }
 }
+
+TEST_CASE("owner: a run on a file system without locks owns its folder, trains and resumes") {
+    const int ranks = GENERATE(0, 2);
+    INFO(ranks << " ranks");
+    const Environment no_locks = {{"LD_PRELOAD", COEUS_HOSTS}, {"COEUS_TEST_NO_LOCKS", "1"}};
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    const Arguments arguments =
+        tiny_run(folder / "run", folder / "tokens.h5",
+                 {"--checkpoint.enable", "--checkpoint.interval=1", "--checkpoint.files=2"});
+    for (const int64_t last : {3, 6}) {
+        const Outcome run = run_coeus(arguments + Arguments{steps(last)}, ranks, no_locks);
+        INFO(run.output);
+        CHECK(run.exit_code == 0);
+        CHECK_THAT(run.output, Contains(fmt::format("Training completed at step {}", last)));
+    }
+    CHECK(read_metrics(folder / "run").steps.size() == 6);
+    CHECK_FALSE(fs::exists(folder / "run/.owner"));
+}

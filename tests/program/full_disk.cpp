@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk that is full for one kind of file, from a byte by chance on: the run ends with words and its last
+// good checkpoint, or trains on without what is only told about it. With room again the same line ends as a
+// run that nobody disturbed.
+#include "coeus/base/random.hpp"
+#include "program/tiny_run.hpp"
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <regex>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Loss { telemetry, checkpoint, start };
+struct Kind {
+    const char* in_path;
+    Loss loss;
+    const char* says;  // a regular expression
+};
+const Kind kinds[] = {
+    {"/checkpoint/step-", Loss::checkpoint, "\\.h5 is not saved: "},
+    {"/metrics.jsonl", Loss::telemetry, "metrics\\.jsonl (is|are) lost"},
+    {"/.owner", Loss::start, "/\\.owner cannot be written: No space left on device"},
+    {"/tb/", Loss::telemetry, " records? of [^ ]* (is|are) lost"},
+    {"/checkpoint/model-", Loss::checkpoint, "\\.h5 is not saved: "},
+    {"/goodput.jsonl", Loss::telemetry, "goodput\\.jsonl (is|are) lost"},
+    {"/profile_traces/", Loss::telemetry, "profile_traces (is|are) lost: "},
+    {"/deck.toml", Loss::start, "/deck\\.toml cannot be written: No space left on device"},
+    {"/memory_snapshot/", Loss::telemetry, " memory snapshots? of the steps (is|are) lost: "},
+    {"/log/rank_", Loss::telemetry, "\\.log (is|are) lost"},
+};
+
+const Arguments writing_everything = {"--checkpoint.enable",
+                                      "--checkpoint.interval=2",
+                                      "--checkpoint.keep_latest_k=0",
+                                      "--metrics.enable_tensorboard",
+                                      "--profiling.enable_profiling",
+                                      "--profiling.profile_freq=3",
+                                      "--profiling.profiler_warmup=0",
+                                      "--profiling.enable_memory_snapshot",
+                                      "--profiling.memory_snapshot_freq=3"};
+
+// The size of the smallest file of a kind; a note of an owner is gone when the run has ended.
+int64_t bytes_of(const Kind& kind, const fs::path& run) {
+    constexpr int64_t note = 512;
+    int64_t smallest = std::numeric_limits<int64_t>::max();
+    for (const auto& entry : fs::recursive_directory_iterator(run))
+        if (entry.is_regular_file() && entry.path().string().find(kind.in_path) != std::string::npos)
+            smallest = std::min(smallest, int64_t(entry.file_size()));
+    return smallest == std::numeric_limits<int64_t>::max() ? note : smallest;
+}
+
+void full_disks(int rounds, uint64_t seed) {
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    const fs::path undisturbed[] = {folder / "alone", folder / "two"};
+    for (const int ranks : {0, 2})
+        train_tiny(undisturbed[ranks / 2], folder / "tokens.h5", writing_everything, ranks);
+    const RandomStream random(seed, "the room on a disk");
+    for (int i = 0; i < rounds; ++i) {
+        const Kind& kind = kinds[size_t(i) % std::size(kinds)];
+        const int ranks = i / int(std::size(kinds)) % 2 == i % 2 ? 0 : 2;
+        const fs::path run = folder / "run", &whole = undisturbed[ranks / 2];
+        const auto room = int64_t(double(bytes_of(kind, whole)) * random.uniform(uint64_t(i)));
+        const Arguments arguments = tiny_run(run, folder / "tokens.h5", writing_everything);
+        const Outcome full = run_coeus(arguments, ranks,
+                                       {{"LD_PRELOAD", COEUS_DISK},
+                                        {"COEUS_TEST_FULL_FILE", run.string() + kind.in_path},
+                                        {"COEUS_TEST_FULL_FROM", std::to_string(room)}});
+        CAPTURE(i, kind.in_path, ranks, room, full.exit_code, full.output);
+        CHECK(std::regex_search(full.output, std::regex(kind.says)));
+        CHECK_THAT(full.output, Contains("No space left on device"));
+        CHECK(full.exit_code == (kind.loss == Loss::telemetry ? 0 : 3));
+        if (const auto good = list_checkpoints((run / "checkpoint").string());
+            kind.loss == Loss::checkpoint && !good.empty())
+            CHECK_THAT(full.output, Contains("; the newest good checkpoint is " + good.back().path));
+        for (const auto& entry : fs::recursive_directory_iterator(run)) {
+            CAPTURE(entry.path());
+            CHECK(entry.path().extension() != ".part");
+        }
+        const Outcome again = run_coeus(arguments, ranks);
+        CAPTURE(again.output);
+        REQUIRE(again.exit_code == 0);
+        CHECK(files_in(run / "checkpoint") == files_in(whole / "checkpoint"));
+        for (const std::string& file : files_in(whole / "checkpoint"))
+            CHECK(differing_arrays(run / "checkpoint" / file, whole / "checkpoint" / file) ==
+                  std::vector<std::string>{});
+        // lines that had no room are lost, and no others
+        if (kind.in_path != std::string("/metrics.jsonl"))
+            CHECK(read_metrics(run).losses() == read_metrics(whole).losses());
+        fs::remove_all(run);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("A disk that is full for any kind of file loses no checkpoint") {
+    full_disks(int(std::size(kinds)), 1);
+}
+
+TEST_CASE("soak: 20 full disks by kind of file lose no checkpoint", "[.soak]") {
+    full_disks(2 * int(std::size(kinds)), 2);
+}
