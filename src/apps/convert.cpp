@@ -18,6 +18,7 @@
 #include "coeus/pretrained/pretrained.hpp"
 #include "coeus/pretrained/titan_checkpoint.hpp"
 
+#include <cctype>
 #include <filesystem>
 #include <utility>
 
@@ -134,9 +135,11 @@ void to_hub(const Source& source, const std::string& target, const Flags& flags,
 // A folder whose name looks like another program's file would be taken for one.
 void check_ending(const std::string& target) {
     const std::string ending = fs::path(target).extension().string();
+    std::string lower = ending;
+    for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
     for (const char* foreign : {".bin", ".ckpt", ".ggml", ".gguf", ".hdf5", ".json", ".npy", ".npz", ".onnx",
                                 ".pkl", ".pt", ".pth", ".safetensors", ".tar", ".toml", ".zip"})
-        if (ending == foreign)
+        if (lower == foreign)
             throw ConfigError(
                 "TARGET {}: coeus convert writes no {} files; it writes a checkpoint (a name that ends with "
                 ".h5) or a Hugging Face folder (a name without such an ending)",

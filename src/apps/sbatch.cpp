@@ -83,11 +83,14 @@ void check_run(const Arguments& training, bool has_gpus) {
         throw ConfigError("checkpoint.load_only = true: {}; set checkpoint.load_only = false", queued_again);
 }
 
-// ConfigError with the advice of a plan that is beyond the device which was named.
-void require_fits(const std::vector<std::string>& plan) {
-    const std::string notice = "Notice: a rank does not fit";
-    for (const std::string& line : plan)
-        if (line.starts_with(notice)) throw ConfigError("{}", line.substr(line.find("a rank")));
+// ConfigError for what a run would be refused for. Files may be where the job runs and not here.
+void require_runs(const std::vector<PlanLine>& plan) {
+    std::string reasons;
+    for (const PlanLine& line : plan)
+        if (line.verdict == PlanLine::Verdict::refused)
+            reasons +=
+                (reasons.empty() ? "" : "\n") + std::regex_replace(line.text, std::regex("^Notice: "), "");
+    if (!reasons.empty()) throw ConfigError("{}", reasons);
 }
 
 // The value of an #SBATCH line.
@@ -209,8 +212,11 @@ std::string program() {
 }
 
 // What a dry run says, as comments.
-std::string as_comments(const std::vector<std::string>& lines) {
-    return "# " + std::regex_replace(join(lines, "\n"), std::regex("\n"), "\n# ") + "\n";
+std::string as_comments(const std::vector<PlanLine>& lines) {
+    std::string text;
+    for (const PlanLine& line : lines)
+        text += "# " + std::regex_replace(line.text, std::regex("\n"), "\n# ") + "\n";
+    return text;
 }
 
 }  // namespace
@@ -259,9 +265,8 @@ int sbatch(const Arguments& arguments) {
     const CommandLine command_line = parse_command_line(planning);
     if (!has_gpus && command_line.config.device == "cuda")
         throw ConfigError("device = \"cuda\": the job has no GPUs; give --gpus-per-node, or --device=auto");
-    const std::vector<std::string> plan = dry_run_lines(command_line, int(ranks_of(script)));
-
-    if (flags.given("gpu") || flags.given("memory")) require_fits(plan);
+    const std::vector<PlanLine> plan = dry_run_lines(command_line, int(ranks_of(script)));
+    require_runs(plan);
     check_run(training, has_gpus);
     std::string command;  // of one line, as the comment is
     for (const std::string& word : arguments)

@@ -360,6 +360,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
     for (const Option& option : options())
         if (const auto setting = settings.find(option.name); setting != settings.end())
             errors.collect([&] { assign(option, setting->second, config); }, option.name);
+    for (const auto& [name, setting] : settings) result.origins[name] = setting.place;
     config.job.config_file = deck;
     if (config.memory_estimation.enable && !result.dry_run) {
         result.dry_run = true;

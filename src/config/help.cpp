@@ -142,7 +142,7 @@ std::string options_markdown() {
     return text;
 }
 
-std::string deck_text(const Config& config) {
+std::string deck_text(const Config& config, const std::map<std::string, std::string>& origins) {
     Config copy = config, plain;
     std::string text = "# The effective deck";
     text += config.job.config_file.empty() ? ".\n"
@@ -154,7 +154,9 @@ std::string deck_text(const Config& config) {
         // of what is not built yet only what was asked for
         if (option.status != Status::works && value == value_of(option, plain)) continue;
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
-        text += fmt::format("{} = {}\n", last_part(option), toml_text(*value));
+        const auto origin = origins.find(option.name);
+        text += fmt::format("{} = {}{}\n", last_part(option), toml_text(*value),
+                            origin == origins.end() ? "" : "  # " + origin->second);
     }
     return text;
 }

@@ -58,6 +58,10 @@ CommandLine unpacked(const Words& texts) {
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks) {
     CommandLine line;
     on_first_rank(ranks, [&] {
+        if (arguments.empty())
+            throw ConfigError(
+                "no deck is given: coeus train DECK [--section.option=value ...]; `coeus help train` says "
+                "more");
         line = parse_command_line(arguments, ranks.size());
         Config::Parallelism& p = line.config.parallelism;
         p.schedule_table = read_if_there(p.pipeline_parallel_schedule_csv);

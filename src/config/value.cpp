@@ -80,7 +80,10 @@ std::string check_choice(const Option& option, const Setting& setting, const std
     if (option.choices.empty()) return text;
     for (const std::string& choice : option.choices)
         if (strcasecmp(choice.c_str(), text.c_str()) == 0) return choice;
-    const std::string near = nearest_name(text, option.choices);
+    // "cpu" has one other letter, and is the opposite of what is asked for
+    const bool means_gpu =
+        strcasecmp(text.c_str(), "gpu") == 0 && std::ranges::count(option.choices, "cuda") > 0;
+    const std::string near = means_gpu ? "cuda" : nearest_name(text, option.choices);
     reject(setting, fmt::format("{} be {}{}", option.choices.size() == 1 ? "can only" : "must",
                                 option.choices.size() == 1 ? option.choices[0]
                                                            : "one of " + join(option.choices, ", "),

@@ -10,6 +10,9 @@
 #include "hdf5_error.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 
 namespace coeus::hdf5 {
 
@@ -72,13 +75,21 @@ File File::open_existing(const std::string& path, bool writable) {
     be_quiet();
     require_file(path, writable);
     const Recorded recorded("open", 0, path);
-    if (H5Fis_hdf5(path.c_str()) <= 0) throw ConfigError("{} is not an HDF5 file", path);
+    if (H5Fis_hdf5(path.c_str()) <= 0) {
+        const bool is_deck = std::filesystem::path(path).extension() == ".toml";
+        throw ConfigError("{} is {}not an HDF5 file{}", path, is_deck ? "a deck, " : "",
+                          is_deck ? "; what its run has saved is in its job.dump_folder" : "");
+    }
     const Handle list = file_access(path, writable);
     Handle file(H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.id()), close_file);
     if (file.id() < 0) {
         const std::string why = reason(path);
-        const bool truncated = why.find("truncated") != std::string::npos;
-        throw ConfigError("{} {}: {}", path, truncated ? "is truncated" : "is a damaged HDF5 file", why);
+        // "truncated file: eof = 20, sblock->base_addr = 0, stored_eof = 50"
+        if (const size_t stored = why.find("stored_eof = "); stored != std::string::npos)
+            throw ConfigError("{} is truncated: {} of {} bytes are there; make or copy it again", path,
+                              with_commas(int64_t(std::filesystem::file_size(path))),
+                              with_commas(std::atoll(why.c_str() + stored + std::strlen("stored_eof = "))));
+        throw ConfigError("{} is a damaged HDF5 file: {}", path, why);
     }
     return {std::move(file), path, "/", std::make_shared<Links>()};
 }

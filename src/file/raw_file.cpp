@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/flight_recorder.hpp"
+#include "coeus/base/random_id.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 namespace coeus {
 
@@ -219,6 +221,16 @@ void sync_folder(const std::string& folder) {
     ::close(descriptor);
     errno = reason;
     if (failed) fail(folder, "cannot be written to the disk");
+}
+
+void require_holds(const std::string& folder, int64_t bytes, int64_t files) {
+    std::vector<RawFile> held;
+    for (int64_t i = 0; i < files; ++i) {
+        const std::string path = fmt::format("{}/.room.{}.{}", folder, random_id(), i);
+        RawFile& file = held.emplace_back(RawFile::create(path));
+        unlink(path.c_str());  // what it holds is free again when it is closed, however this process ends
+        file.reserve(bytes / files);
+    }
 }
 
 int64_t free_bytes(const std::string& folder) {

@@ -80,11 +80,11 @@ TrainRecord load_checkpoint(const std::string& path, const std::vector<Checkpoin
 std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
     const std::vector<CheckpointTensor>& tensors) const {
     // rank 0 says what there is: on a network file system others may see it later
-    std::string listed;
+    std::vector<std::string> listed;  // newest first
     on_first_rank(ranks_, [&] {
         std::error_code status;
         for (const StepFile& file : list_checkpoints(folder_.path(), status))
-            listed = file.path + '\n' + listed;
+            listed.insert(listed.begin(), file.path);
         // a folder that does not answer may be full of them
         if (status && status != std::errc::no_such_file_or_directory)
             throw SystemError(
@@ -92,12 +92,9 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
                             "not known. Make it readable, or start in another job.dump_folder",
                             folder_.path(), status.message()));
     });
-    listed = broadcast_text(ranks_, listed);
+    listed = broadcast_texts(ranks_, listed);
     std::string damage;
-    for (size_t begin = 0; begin < listed.size();) {
-        const size_t end = listed.find('\n', begin);
-        const std::string path = listed.substr(begin, end - begin);
-        begin = end + 1;
+    for (const std::string& path : listed) {
         on_first_rank(ranks_, [&] { require_readable(path); });
         const Attempt attempt = attempt_load(path, tensors, ranks_);
         if (attempt.damage.empty()) return Loaded{path, attempt.train};

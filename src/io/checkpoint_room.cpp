@@ -3,6 +3,7 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/text.hpp"
+#include "coeus/file/raw_file.hpp"
 
 namespace coeus {
 
@@ -14,6 +15,17 @@ void require_room(int64_t needed, const std::string& folder, int64_t free) {
     if (free < needed)
         throw SystemError(fmt::format("{} needed in {}, where {} are free", bytes_text(double(needed)),
                                       folder, bytes_text(double(free))));
+}
+
+void require_allowed(int64_t bytes, int64_t files, const std::string& folder) {
+    try {
+        require_holds(folder, bytes, files);
+    } catch (const SystemError& error) {
+        throw SystemError(fmt::format(
+            "there is no room for a checkpoint of {}: {}; look at your quota and at `ulimit -f`, or choose "
+            "another checkpoint.folder",
+            bytes_text(double(bytes)), error.what()));
+    }
 }
 
 std::string room_warning(int64_t bytes, int64_t count, const std::string& folder, int64_t free) {

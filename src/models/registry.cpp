@@ -5,6 +5,9 @@
 #include "coeus/models/family_names.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <system_error>
 
 namespace coeus {
 
@@ -56,13 +59,46 @@ const ModelFamily& find_family(std::string_view name) {
                       near.empty() ? "" : "did you mean \"" + near + "\"? ", join(names, ", "));
 }
 
+namespace {
+
+// 7e9 of "7B"; 0: it is not a size.
+double size_of(std::string_view flavor) {
+    double number = 0;
+    const auto [end, failed] = std::from_chars(flavor.data(), flavor.data() + flavor.size(), number);
+    const std::string_view unit = flavor.substr(size_t(end - flavor.data()));
+    if (failed != std::errc() || !(number > 0) || unit.size() != 1) return 0;
+    switch (unit[0]) {
+        case 'm':
+        case 'M': return number * 1e6;
+        case 'b':
+        case 'B': return number * 1e9;
+        case 't':
+        case 'T': return number * 1e12;
+        default: return 0;
+    }
+}
+
+// The nearest in size if the name is a size, else the nearest in letters; "": none is near.
+std::string nearest_flavor(std::string_view flavor, const std::vector<std::string>& names) {
+    const double wanted = size_of(flavor);
+    if (wanted == 0) return nearest_name(flavor, names);
+    std::string best;
+    for (const std::string& name : names)
+        if (size_of(name) > 0 && (best.empty() || std::fabs(std::log(size_of(name) / wanted)) <
+                                                      std::fabs(std::log(size_of(best) / wanted))))
+            best = name;
+    return best.empty() ? nearest_name(flavor, names) : best;
+}
+
+}  // namespace
+
 const DecoderConfig& find_flavor(const ModelFamily& family, std::string_view flavor) {
     std::vector<std::string> names;
     for (const DecoderConfig& config : family.flavors) {
         if (config.flavor == flavor) return config;
         names.push_back(config.flavor);
     }
-    const std::string near = nearest_name(flavor, names);
+    const std::string near = nearest_flavor(flavor, names);
     throw ConfigError(
         "model.flavor = \"{}\": {} has no such flavour; {}known are {}, or \"hf\" for the shapes of "
         "config.json",

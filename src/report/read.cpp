@@ -103,14 +103,14 @@ RunData read_run(const std::string& given) {
 }
 
 // The last `parts` parts of a path.
-std::string last_parts(const fs::path& path, int parts) {
+fs::path last_parts(const fs::path& path, int parts) {
     fs::path name;
     fs::path left = path;
     for (int i = 0; i < parts && left.has_filename(); ++i) {
         name = name.empty() ? left.filename() : left.filename() / name;
         left = left.parent_path();
     }
-    return name.empty() ? path.string() : name.string();
+    return name.empty() ? path : name;
 }
 
 // As many last parts of the folders' paths as tell them apart.
@@ -121,7 +121,7 @@ void name_runs(std::vector<RunData>& runs) {
         for (RunData& run : runs) {
             fs::path folder = fs::absolute(run.folder).lexically_normal();
             if (!folder.has_filename()) folder = folder.parent_path();
-            run.name = last_parts(folder, parts);
+            run.name = printable(last_parts(folder, parts).string());
             names.insert(run.name);
         }
         if (names.size() == runs.size()) return;

@@ -30,9 +30,13 @@ Reporting::Reporting(const RunFolder& folder, const Communicator& world, const D
     if (!device.is_host()) gpu_ = GpuMonitor::of_bus_id(device.bus_id());
 }
 
-void Reporting::begin(const MetricsFile::Past& past, const Work& work) {
+void Reporting::begin(const MetricsFile::Past& past, const Work& work,
+                      const std::function<void()>& require_owned) {
     work_ = work;
-    on_first_rank(world_, [&] { metrics_.emplace(folder_.metrics_file(), past); });
+    on_first_rank(world_, [&] {
+        require_owned();
+        metrics_.emplace(folder_.metrics_file(), past);
+    });
     together(world_, [&] {
         if (const auto& folder = folder_.tensorboard_folder())
             tensorboard_ = std::make_unique<TensorBoardFile>(*folder, past.step);

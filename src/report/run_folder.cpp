@@ -18,6 +18,13 @@ namespace fs = std::filesystem;
 void make_writable_folder(const char* option, const fs::path& folder) {
     std::error_code failed;
     fs::create_directories(folder, failed);
+    for (fs::path above = folder; failed && !above.empty() && above != above.parent_path();
+         above = above.parent_path()) {
+        std::error_code unseen;
+        if (fs::exists(above, unseen) && !fs::is_directory(above, unseen))
+            throw ConfigError("{} = \"{}\": {} is a file; choose a folder", option, folder.string(),
+                              above.string());
+    }
     if (failed)
         throw ConfigError("{}: cannot make {}: {}; choose a folder you may write to", option, folder.string(),
                           failed.message());

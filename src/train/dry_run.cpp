@@ -3,9 +3,11 @@
 
 #include "coeus/base/error.hpp"
 #include "coeus/base/log.hpp"
+#include "coeus/base/telemetry_file.hpp"
 #include "coeus/base/text.hpp"
 #include "coeus/device/cpu.hpp"
 #include "coeus/device/device.hpp"
+#include "coeus/io/checkpoint.hpp"
 #include "coeus/plan/gpu_models.hpp"
 #include "coeus/pretrained/initial_weights.hpp"
 #include "coeus/pretrained/model_source.hpp"
@@ -21,6 +23,7 @@ namespace coeus {
 
 namespace {
 
+constexpr const char* does_not_fit = "Notice: a rank does not fit into the memory of ";
 constexpr const char* memory_not_known = "whose memory is not known";
 
 // What a deck names and this host does not have: a deck may be checked elsewhere than where it runs.
@@ -41,10 +44,14 @@ std::vector<std::string> absent_files(const Config& config) {
     return notices;
 }
 
-// True for a line that says why a run would be refused: by the deck, for lack of memory, for an absent file.
-bool says_refused(const std::string& line) {
-    return line.ends_with("(a real run refuses this)") || line.ends_with("a run needs it") ||
-           line.find("a run would be refused. ") != std::string::npos;
+constexpr const char* real_run_refuses = " (a real run refuses this)";
+
+// The weights of a run that does not resume.
+std::string weights_at_start(const Config& config) {
+    std::error_code absent;
+    const auto folder = std::filesystem::path(config.job.dump_folder) / config.checkpoint.folder;
+    const bool resumes = config.checkpoint.enable && !list_checkpoints(folder.string(), absent).empty();
+    return resumes ? "" : initial_weights_path(config);
 }
 
 }  // namespace
@@ -94,7 +101,7 @@ std::vector<std::string> advice_on_memory(const Config& config, const Engine& en
     if (std::ranges::any_of(plans_of_stages(model, engine.options()),
                             [&](const MemoryPlan& plan) { return plan.total() > limit; }))
         return {fmt::format(
-            "Notice: a rank does not fit into the memory of {}: a run would be refused. {}", device.title,
+            "{}{}: a run would be refused. {}", does_not_fit, device.title,
             memory_advice(model, engine.options(), limit,
                           device.is_here ? memory_limit_bytes() : std::numeric_limits<int64_t>::max(),
                           holds))};
@@ -102,12 +109,15 @@ std::vector<std::string> advice_on_memory(const Config& config, const Engine& en
     return spare.empty() ? std::vector<std::string>() : std::vector{spare};
 }
 
-std::vector<std::string> dry_run_lines(const CommandLine& command_line, int ranks) {
+std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) {
+    using enum PlanLine::Verdict;
     const Config& config = command_line.config;
-    std::vector<std::string> lines = command_line.notices;
-    const auto add = [&](const std::vector<std::string>& more) {
-        lines.insert(lines.end(), more.begin(), more.end());
+    std::vector<PlanLine> lines;
+    const auto add = [&](const std::vector<std::string>& more, PlanLine::Verdict verdict = fine) {
+        for (const std::string& text : more) lines.push_back({text, verdict});
     };
+    for (const std::string& notice : command_line.notices)
+        lines.push_back({notice, notice.ends_with(real_run_refuses) ? refused : fine});
     const MeshShape mesh = mesh_shape(config, ranks);
     const DecoderConfig model = model_from_deck(config);
     std::vector<std::string> notices;
@@ -115,35 +125,47 @@ std::vector<std::string> dry_run_lines(const CommandLine& command_line, int rank
     const int threads = share_of_cpu(int(config.training.threads), 0, 1).threads;
     const Engine engine(model, engine_options(config, model, mesh, 0, threads));
     const PlannedDevice device = planned_device(command_line, engine.options().backend);
-    lines.push_back(device.text());
+    add({device.text()});
     add(describe_run(config, mesh, engine, device.memory_bytes));
     if (config.checkpoint.enable && !config.checkpoint.load_only)
-        lines.push_back(
-            fmt::format("A checkpoint takes {} on the disk, and {} are kept at once",
-                        bytes_text(double(engine.decoder().parameters().full_state_bytes())),
-                        config.checkpoint.keep_latest_k == 0
-                            ? "all (checkpoint.keep_latest_k = 0)"
-                            : fmt::format("checkpoint.keep_latest_k = {}", config.checkpoint.keep_latest_k)));
+        add({fmt::format(
+            "A checkpoint takes {} on the disk, and {} are kept at once",
+            bytes_text(double(engine.decoder().parameters().full_state_bytes())),
+            config.checkpoint.keep_latest_k == 0
+                ? "all (checkpoint.keep_latest_k = 0)"
+                : fmt::format("checkpoint.keep_latest_k = {}", config.checkpoint.keep_latest_k))});
     add(notices);
-    add(absent_files(config));
-    if (const std::string notice = unused_weights_notice(config); !notice.empty()) lines.push_back(notice);
-    if (!config.training.shuffle.value_or(true)) lines.push_back(unshuffled_notice);
-    add(advice_on_memory(config, engine, device));
+    add(absent_files(config), refused_here);
+    const DataCheck data = check_data(config, model.vocab, weights_at_start(config));
+    for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
+    add(data.notices);
+    if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({notice});
+    if (!config.training.shuffle.value_or(true)) add({unshuffled_notice});
+    for (const std::string& advice : advice_on_memory(config, engine, device))
+        add({advice}, !advice.starts_with(does_not_fit) ? fine : device.is_here ? refused_here : refused);
     return lines;
 }
 
 int dry_run(const CommandLine& command_line, int world_size) {
+    const Config& config = command_line.config;
     const int ranks = command_line.ranks > 0 ? command_line.ranks : world_size;
     int64_t reasons = 0;
-    bool memory_known = true;
-    if (command_line.config.job.print_config)
-        log::info("The effective deck:\n{}", deck_text(command_line.config));
-    for (const std::string& line : dry_run_lines(command_line, ranks)) {
-        const bool refused = says_refused(line);
+    if (config.job.print_config)
+        log::info("The effective deck:\n{}", deck_text(config, command_line.origins));
+    const std::vector<PlanLine> lines = dry_run_lines(command_line, ranks);
+    for (const PlanLine& line : lines) {
+        const bool refused = line.verdict != PlanLine::Verdict::fine;
         reasons += refused ? 1 : 0;
-        memory_known = memory_known && line.find(memory_not_known) == std::string::npos;
-        log::write(refused ? log::Level::warn : log::Level::info, line);
+        log::write(refused ? log::Level::warn : log::Level::info, line.text);
     }
+    if (const std::string& name = config.job.save_config_file; !name.empty()) {
+        const auto file = std::filesystem::path(config.job.dump_folder) / name;
+        std::filesystem::create_directories(file.parent_path());
+        write_whole_file(file, deck_text(config));
+        log::info("Wrote the effective deck: {}", file.string());
+    }
+    const bool memory_known = std::ranges::none_of(
+        lines, [](const PlanLine& line) { return line.text.find(memory_not_known) != std::string::npos; });
     if (reasons == 0)
         log::info("Dry run: deck and mesh are valid; {}nothing was run",
                   memory_known ? "" : "whether a rank fits into its GPU is not known; ");

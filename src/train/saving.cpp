@@ -26,9 +26,10 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
     const int64_t there = int64_t(folder.list().size()), keep = config.checkpoint.keep_latest_k,
                   saves = 1 + (config.training.steps - step) / config.checkpoint.interval,
                   count = keep == 0 ? saves : std::min(saves, std::max<int64_t>(1, keep + 1 - there));
-    const std::string warning = room_warning(checkpoint_bytes(element_bytes, arrays), count, folder.path(),
-                                             free_bytes(folder.path()));
+    const int64_t bytes = checkpoint_bytes(element_bytes, arrays);
+    const std::string warning = room_warning(bytes, count, folder.path(), free_bytes(folder.path()));
     if (!warning.empty()) log::warn("{}", warning);
+    require_allowed(bytes, config.checkpoint.files, folder.path());
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ Trainer::Trainer(const CommandLine& command_line, const MpiRuntime& mpi, Watchdo
     : start_up_(start_up),
       config_(command_line.config),
       notices_(command_line.notices),
+      origins_(command_line.origins),
       watchdog_(watchdog),
       device_(config_, Communicator::world("devices"), mpi.local_rank(), mpi.local_size()),
       mesh_(start_up.make<Mesh>("mesh", Communicator::world("world"), mesh_shape(config_, mpi.world_size()))),
@@ -117,7 +118,7 @@ std::vector<std::string> Trainer::describe_start(int local_size, int64_t memory_
         std::ranges::copy(more, std::back_inserter(lines));
     };
     add_all(notices_);
-    if (config_.job.print_config) add(fmt::format("The effective deck:\n{}", deck_text(config_)));
+    if (config_.job.print_config) add(fmt::format("The effective deck:\n{}", deck_text(config_, origins_)));
     add(fmt::format("Coeus {} on {} ({}), {}, {} {} per rank ({}{})", version(), cpu_name(),
                     cpu_vector_level(), MpiRuntime::library_version(), cpu_.threads,
                     cpu_.threads == 1 ? "thread" : "threads", cpu_.reason,
@@ -170,9 +171,11 @@ void Trainer::begin_reporting() {
     saving_.begin([this](const SavedCheckpoint& done) { note_saved(done); });
     // a data rank's tokens are the work of all ranks that divide its model and its sequences
     const double tokens = double(global_batch_ * config_.training.seq_len) / mesh_.world().size();
-    reporting_.begin(past(), {.tokens_per_step = tokens,
-                              .flops_per_token = model_.flops_per_token(config_.training.seq_len),
-                              .peak_flops = peak_flops_});
+    reporting_.begin(past(),
+                     {.tokens_per_step = tokens,
+                      .flops_per_token = model_.flops_per_token(config_.training.seq_len),
+                      .peak_flops = peak_flops_},
+                     [this] { owner_.require_owned(); });
 }
 
 Trainer::~Trainer() {

@@ -6,6 +6,9 @@
 #include "coeus/comm/together.hpp"
 #include "coeus/data/tokenize.hpp"
 
+#include <algorithm>
+#include <stdexcept>
+
 namespace coeus {
 
 namespace {
@@ -38,15 +41,20 @@ std::vector<Source> sources_of(const Words& paths, const char* option, bool weig
     return sources;
 }
 
-fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
-                    int threads) {
-    if (means_token_file(source[0])) return source[0];
-    const Tokenizer tokenizer(config.model.tokenizer());
+// ConfigError: it has more tokens than the model.
+Tokenizer tokenizer_for(const Config& config, int64_t vocab) {
+    Tokenizer tokenizer(config.model.tokenizer());
     if (tokenizer.vocab_size() > vocab)
         throw ConfigError(
             "model.vocab_size = {}: the tokenizer in {} has {} tokens; set model.vocab_size = {} or more",
             vocab, tokenizer.folder(), tokenizer.vocab_size(), tokenizer.vocab_size());
-    return tokenized(source, tokenizer, cache_folder, threads);
+    return tokenizer;
+}
+
+fs::path token_file(const Source& source, const Config& config, int64_t vocab, const fs::path& cache_folder,
+                    int threads) {
+    if (means_token_file(source[0])) return source[0];
+    return tokenized(source, tokenizer_for(config, vocab), cache_folder, threads);
 }
 
 // Rank 0 compares the data with the tokenizer in model.hf_assets_path, and finds this.
@@ -118,6 +126,28 @@ SampleStream blend_of(const TrainingData::Files& files, const std::vector<double
     return {std::move(samplers), weights};
 }
 
+// The data of another tokenizer than that of the weights from which a run begins.
+std::string other_tokenizer_error(const Words& files, const std::string& weights,
+                                  const std::string& tokenizer) {
+    return fmt::format(
+        "training.dataset_path: another tokenizer than the one in {} made {}, but the run begins from the "
+        "weights of {}, to which its ids mean other tokens. Make the file again with `coeus tokenize INPUT "
+        "--tokenizer {} --output FILE.h5`, or name the tokenizer that made it by model.tokenizer_path",
+        tokenizer, join(files, ", "), weights, tokenizer);
+}
+
+Words notices_of(const TokenizerFacts& facts) {
+    Words all;
+    for (const std::string& path : facts.others)
+        all.push_back(
+            fmt::format("Notice: another tokenizer than model.hf_assets_path names made {}: what the model "
+                        "writes is read with the tokenizer of this file, which `coeus generate --tokenizer` "
+                        "must name",
+                        path));
+    if (!facts.notice.empty()) all.push_back(facts.notice);
+    return all;
+}
+
 std::string contents(const TokenFile& file) {
     return fmt::format("{}, {} tokens in {} {}", file.path(), with_commas(file.num_tokens()),
                        with_commas(file.num_documents()),
@@ -158,27 +188,52 @@ TrainingData::TrainingData(const Config& config, int64_t vocab, const fs::path& 
                                   .vocab_size = vocab}));
 }
 
+DataCheck check_data(const Config& config, int64_t vocab, const std::string& weights) {
+    DataCheck found;
+    TokenizerFacts facts;
+    const std::string tokenizer = config.model.tokenizer();
+    const int threads = int(std::max<int64_t>(1, config.training.threads));
+    const auto attempt = [&](const auto& work) {
+        try {
+            work();
+        } catch (const std::runtime_error& error) {
+            found.errors.emplace_back(error.what());
+        }
+    };
+    const auto look = [&](Words paths, const char* option, bool weighted, int64_t seq_len) {
+        std::erase_if(paths, [](const std::string& path) { return !fs::exists(path); });
+        for (const Source& source : sources_of(paths, option, weighted))
+            attempt([&] {
+                if (!means_token_file(source[0])) {
+                    if (fs::exists(tokenizer)) tokenizer_for(config, vocab);
+                    return;
+                }
+                TokenFile file(source[0]);
+                file.check_vocabulary(vocab, threads);
+                compare_tokenizer(file, tokenizer, vocab, facts);
+                (void)Sampler(file, {.seq_len = seq_len, .vocab_size = vocab});
+            });
+    };
+    const Config::Training& training = config.training;
+    const Config::Validation& validation = config.validation;
+    look(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty(), training.seq_len);
+    if (validation.enable)
+        look(validation.dataset_path, "validation.dataset_path", !validation.dataset_weights.empty(),
+             validation.seq_len);
+    if (!weights.empty() && !facts.others.empty())
+        found.errors.push_back(other_tokenizer_error(facts.others, weights, tokenizer));
+    else
+        found.notices = notices_of(facts);
+    return found;
+}
+
 std::vector<std::string> TrainingData::notices() const {
-    std::vector<std::string> all;
-    for (const std::string& path : of_other_tokenizers_)
-        all.push_back(
-            fmt::format("Notice: another tokenizer than model.hf_assets_path names made {}: what the model "
-                        "writes is read with the "
-                        "tokenizer of this file, which `coeus generate --tokenizer` must name",
-                        path));
-    if (!tokenizer_notice_.empty()) all.push_back(tokenizer_notice_);
-    return all;
+    return notices_of({of_other_tokenizers_, tokenizer_notice_});
 }
 
 void TrainingData::require_tokenizer_of(const std::string& path, const std::string& tokenizer) const {
-    if (of_other_tokenizers_.empty()) return;
-    throw ConfigError(
-        "training.dataset_path: another tokenizer than the one in {} made {}, but the run begins from the "
-        "weights of "
-        "{}, to which its ids mean other tokens. Make the file again with `coeus tokenize INPUT --tokenizer "
-        "{} "
-        "--output FILE.h5`, or name the tokenizer that made it by model.tokenizer_path",
-        tokenizer, join(of_other_tokenizers_, ", "), path, tokenizer);
+    if (!of_other_tokenizers_.empty())
+        throw ConfigError("{}", other_tokenizer_error(of_other_tokenizers_, path, tokenizer));
 }
 
 void TrainingData::set_shuffled(bool shuffled) {

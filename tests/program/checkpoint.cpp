@@ -207,6 +207,7 @@ TEST_CASE("program: room for checkpoints is looked at before the first step") {
     const Outcome all = on_disk_of("64m");
     CHECK(all.exit_code == 0);
     CHECK_THAT(all.output, !Contains("the disk has room for"));
+    CHECK(fs::is_empty(run / "checkpoint"));  // below the mount
     const Outcome planned = run_coeus(tiny_run(run, data, saving_twice + Arguments{"--dry_run"}));
     CHECK_THAT(planned.output,
                Contains("A checkpoint takes ") && Contains("on the disk, and checkpoint.keep_"));
@@ -216,15 +217,16 @@ TEST_CASE("program: a full disk while saving") {
     const TemporaryFolder folder;
     const fs::path data = write_data(folder), run = folder / "run";
     train_tiny(run, data, saving_twice + Arguments{steps(2)});
-    // a limit on the size of files stands in for the disk; logs and metrics stay below it, and Open MPI and
-    // MPICH (over UCX) are told to do without their files of shared memory
-    std::string command = "trap '' XFSZ; ulimit -f 64; PMIX_MCA_gds=hash UCX_TLS=self '" COEUS_PROGRAM "'";
-    for (const std::string& word : tiny_run(run, data, saving_twice)) command += " '" + word + "'";
     const std::string mode = GENERATE("disabled", "async");
-    const Outcome full = run_shell(command + " --checkpoint.async_mode=" + mode);
+    const Outcome full =
+        run_coeus(tiny_run(run, data, saving_twice + Arguments{"--checkpoint.async_mode=" + mode}), 0,
+                  {{"LD_PRELOAD", COEUS_DISK},
+                   {"COEUS_TEST_FULL_FILE", "/checkpoint/step-"},
+                   {"COEUS_TEST_FULL_FROM", "65536"}});
     INFO(full.output);
     CHECK(full.exit_code == 3);
-    CHECK_THAT(full.output, Contains("step-00000004.h5 is not saved") && Contains("File too large") &&
+    CHECK_THAT(full.output, Contains("step-00000004.h5 is not saved") &&
+                                Contains("No space left on device") &&
                                 Contains("the newest good checkpoint is") && Contains(checkpoint_of(2)));
     CHECK(files_in(run / "checkpoint") == std::vector<std::string>{"model-00000002.h5", "step-00000002.h5"});
     const Outcome resumed = train_tiny(run, data, saving_twice);

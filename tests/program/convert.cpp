@@ -320,7 +320,7 @@ TEST_CASE("convert: what cannot be converted is said, and leaves nothing behind"
     }
     CHECK_FALSE(fs::exists(hub / "model-old.safetensors"));
     CHECK(run_coeus({"info", file.string(), "--verify"}).exit_code == 0);
-    for (const std::string ending : {".gguf", ".safetensors", ".pt", ".hdf5"}) {
+    for (const std::string ending : {".gguf", ".GGUF", ".safetensors", ".pt", ".hdf5"}) {
         refuses(whole, target.string() + ending, {},
                 "target" + ending + ": coeus convert writes no " + ending +
                     " files; it writes a checkpoint (a name that ends with .h5) or a Hugging Face folder");

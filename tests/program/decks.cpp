@@ -25,7 +25,10 @@ TEST_CASE("A wrong command line ends with 2 and a message") {
                         "training.seq_len = 0: must be at least 1; the nearest valid value is 1");
     expect_config_error(run_coeus({"train", "absent.toml"}),
                         "absent.toml: cannot be read: No such file or directory");
-    expect_config_error(run_coeus({"train"}), "training.dataset_path: is not given");
+    expect_config_error(run_coeus({"train"}), "no deck is given: coeus train DECK ");
+    expect_config_error(run_coeus({"train", "--training.steps=1"}), "training.dataset_path: is not given");
+    expect_config_error(run_coeus({"train", "--device=gpu"}),
+                        "device = gpu: must be one of auto, cpu, cuda; did you mean cuda?");
     expect_config_error(run_coeus({"train", "--parallelism.expert_parallel_degree=2"}),
                         "expert parallelism is not built yet; what works is 1");
 }

@@ -33,6 +33,13 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
 
+    // names of folders are printed so that they do nothing to the terminal
+    fs::copy(folder / "a", folder / "b\033[31m", fs::copy_options::recursive);
+    const Outcome odd = run_coeus({"report", path("a"), path("b\033[31m")});
+    CHECK(odd.exit_code == 0);
+    CHECK_THAT(odd.output, Contains("b\\x1b[31m"));
+    CHECK(odd.output.find('\033') == std::string::npos);
+
     // the metrics of a run are not lost by a slip
     const std::string metrics = read_file(folder / "a/metrics.jsonl");
     for (const char* flag : {"--csv", "--output"}) {

@@ -64,20 +64,23 @@ TEST_CASE("Relative places are inside the run's folder, absolute ones where they
 TEST_CASE("A place that cannot be written to ends the run before it starts") {
     const Place place;
     const std::string file = place.data.string();
-    place.refuses(
-        {"--checkpoint.enable", "--checkpoint.folder=" + file + "/x"},
-        "checkpoint.folder: cannot make " + file + "/x: Not a directory; choose a folder you may write to");
+    place.refuses({"--checkpoint.enable", "--checkpoint.folder=" + file + "/x"},
+                  "checkpoint.folder = \"" + file + "/x\": " + file + " is a file; choose a folder");
     place.refuses({"--metrics.enable_tensorboard", "--metrics.save_tb_folder=/proc/coeus"},
                   "metrics.save_tb_folder: cannot make /proc/coeus: ");
     place.refuses({"--profiling.enable_profiling", "--profiling.save_traces_folder=" + file},
-                  "profiling.save_traces_folder: ");
+                  "profiling.save_traces_folder = \"" + file + "\": ");
     place.refuses({"--profiling.enable_memory_snapshot", "--profiling.save_memory_snapshot_folder=" + file},
-                  "profiling.save_memory_snapshot_folder: ");
+                  "profiling.save_memory_snapshot_folder = \"" + file + "\": ");
     place.refuses({"--job.save_config_file=" + file + "/b.toml"},
-                  "job.save_config_file: cannot make " + file + ": ");
+                  "job.save_config_file = \"" + file + "\": " + file + " is a file; choose a folder");
     place.refuses(
         {"--job.save_config_file=log"},
         "job.save_config_file = \"log\": " + (place.out / "log").string() + " is a folder; name a file");
+    const Outcome in_file = run_coeus(tiny_run(place.data, place.data), 2);
+    CHECK(in_file.exit_code == 2);
+    CHECK_THAT(in_file.output,
+               Contains("job.dump_folder = \"" + file + "\": " + file + " is a file; choose a folder"));
     // what is not asked for is not looked at
     train_tiny(place.out, place.data, {steps(1), "--metrics.save_tb_folder=/proc/coeus"});
 }
@@ -158,4 +161,28 @@ TEST_CASE("A finished run's folder is not trained in again with another deck, wi
     CHECK(fs::exists(place.out / "0.005/metrics.jsonl"));
     CHECK_THAT(train_tiny(place.out, place.data, more + Arguments{"--optimizer.lr=5e-3", steps(3)}, 2).output,
                Contains("the rate may jump") && Contains("Training completed at step 3"));
+}
+
+TEST_CASE("A folder whose name has a line break is resumed in") {
+    const Place place;
+    const fs::path odd = place.folder / "two\nlines";
+    train_tiny(odd, place.data, {steps(2), "--checkpoint.enable"});
+    const Outcome resumed = train_tiny(odd, place.data, {steps(3), "--checkpoint.enable"});
+    CHECK_THAT(resumed.output, Contains("Resuming from ") && Contains("Training completed at step 3"));
+}
+
+TEST_CASE("A dry run prints and writes the effective deck, and says where values were given") {
+    const Place place;
+    write_file(place.folder / "my.toml", "[optimizer]\nweight_decay = 0.2\n");
+    const Outcome run =
+        run_coeus(tiny_run(place.out, place.data,
+                           {(place.folder / "my.toml").string(), "--dry_run", "--job.print_config",
+                            "--job.save_config_file=saved.toml", "--training.steps=3"}));
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output,
+               Contains("\nsteps = 3  # command line\n") &&
+                   Contains("\nweight_decay = 0.2  # " + (place.folder / "my.toml").string() + ":2:1\n") &&
+                   Contains("\nbeta1 = 0.9\n"));
+    CHECK_THAT(read_file(place.out / "saved.toml"), Contains("\nsteps = 3\n"));
 }

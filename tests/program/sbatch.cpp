@@ -365,3 +365,13 @@ TEST_CASE("a job whose plan is beyond its devices is refused with what would do"
                        can_run),
         Contains("--gpu=h100: the job has no GPUs"));
 }
+
+TEST_CASE("job script: a run that has lost its folder is not queued again") {
+    ScriptAlone script;
+    script.training("echo lost_folder > \"$COEUS_DONE_FILE\"; exit 3");
+    const Outcome outcome = script.run();
+    INFO(outcome.output);
+    CHECK_THAT(outcome.output, Contains("another run has the folder of this one by now, as said above") &&
+                                   !Contains("requeue 7"));
+    CHECK(outcome.exit_code != 0);
+}

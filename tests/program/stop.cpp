@@ -255,17 +255,24 @@ TEST_CASE("A run whose reader has gone trains to its end") {
     CHECK(read_metrics(folder / "run").losses().size() == 6);
 }
 
-TEST_CASE("A limit on the size of files ends a run with words") {
+TEST_CASE("A limit on the size of files ends a run before its first step, with words") {
     const TemporaryFolder folder;
     write_tokens(folder / "tokens.h5");
-    const std::string train = coeus_line(
-        tiny_run(folder / "run", folder / "tokens.h5", {"--checkpoint.enable", "--model.dim=512", steps(6)}));
-    // 10 MB: MPI itself needs 4
-    const Outcome outcome = run_shell("ulimit -f 20000; " + train);
+    // 10 MB for each file: MPI itself needs 4; the checkpoint has 34
+    const auto limited = [&](const char* files) {
+        return run_shell("ulimit -f 20000; " +
+                         coeus_line(tiny_run(folder / "run", folder / "tokens.h5",
+                                             {"--checkpoint.enable", "--model.dim=512", steps(6), files})));
+    };
+    const Outcome outcome = limited("--checkpoint.files=1");
     INFO(outcome.output);
     CHECK(outcome.exit_code == 3);
-    CHECK_THAT(outcome.output, Contains("step-00000006.h5 is not saved: ") && Contains("File too large"));
-    CHECK_FALSE(fs::exists(folder / "run" / checkpoint_of(6)));
+    CHECK_THAT(outcome.output, Contains("there is no room for a checkpoint of ") &&
+                                   Contains("File too large") && Contains("`ulimit -f`") &&
+                                   !Contains("step:  1"));
+    CHECK(files_in(folder / "run/checkpoint").empty());
+    const Outcome in_parts = limited("--checkpoint.files=8");
+    CHECK(in_parts.exit_code == 0);
 }
 
 TEST_CASE("Output that cannot be written is an error") {

@@ -12,6 +12,7 @@
 #include "coeus/optim/options.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -225,6 +226,8 @@ struct CommandLine {
     int64_t memory_bytes = 0;          ///< --memory SIZE of a dry run: of each rank; 0: not given
     bool strict = false;               ///< --strict of a dry run: an error if a run would be refused
     std::vector<std::string> notices;  ///< one line each, to be logged by rank 0
+    /// By option: where its value was given, "deck.toml:3:1" or "command line". Of rank 0 alone.
+    std::map<std::string, std::string> origins;
 };
 
 /// Reads arguments and deck, applies the precedence command line > deck > included deck > default, and
@@ -240,8 +243,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments, int ra
 CommandLine parse_command_line(const std::vector<std::string>& arguments, const Communicator& ranks);
 
 /// The effective deck as TOML: every option that works, and what else was set. Read back it gives an equal
-/// Config, but for job.config_file.
-std::string deck_text(const Config& config);
+/// Config, but for job.config_file. `origins`: a comment says where a value was given; else it is a default.
+std::string deck_text(const Config& config, const std::map<std::string, std::string>& origins = {});
 
 /// This deck with other settings, each "section.option = value" as in a deck, checked as a deck is.
 /// ConfigError naming what is wrong.

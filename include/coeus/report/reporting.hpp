@@ -11,6 +11,7 @@
 #include "coeus/report/run_folder.hpp"
 #include "coeus/report/tensorboard.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,9 @@ public:
         std::optional<double> peak_flops;  ///< FLOP/s; none: not known
     };
     /// Before the first step, with what the run has behind it. Collective. SystemError where a file cannot be
-    /// opened. What cannot be written later is said and counted, and ends no run.
-    void begin(const MetricsFile::Past& past, const Work& work);
+    /// opened. What cannot be written later is said and counted, and ends no run. `require_owned` throws if
+    /// the run has lost its folder; rank 0 calls it right before it drops lines.
+    void begin(const MetricsFile::Past& past, const Work& work, const std::function<void()>& require_owned);
     /// The run goes back to there: what comes again stands in the files once.
     void go_back(const MetricsFile::Past& past);
 

@@ -34,9 +34,20 @@ bool advice_holds(const Config& config, const DecoderConfig& model, const Altern
 std::vector<std::string> advice_on_memory(const Config& config, const Engine& engine,
                                           const PlannedDevice& device);
 
+/// A line of a dry run.
+struct PlanLine {
+    enum class Verdict {
+        fine,
+        refused,      ///< a run would be refused for it
+        refused_here  ///< on this host: for a file that is not there, or for its memory
+    };
+    std::string text;
+    Verdict verdict = Verdict::fine;
+};
+
 /// Validates deck and mesh for any number of ranks, and says in lines what would run; runs nothing.
 /// ConfigError as a run would have.
-std::vector<std::string> dry_run_lines(const CommandLine& command_line, int ranks);
+std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks);
 /// `coeus train --dry_run`: logs them, for the ranks that the command line names, or else `world_size`.
 /// Why a run would be refused are warnings, and counted in the last line. Returns the exit code: 2 if there
 /// are any with --strict, else 0.

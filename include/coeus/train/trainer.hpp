@@ -29,6 +29,7 @@
 #include "coeus/train/training_data.hpp"
 #include "coeus/watchdog/watchdog.hpp"
 
+#include <map>
 #include <optional>
 
 namespace coeus {
@@ -98,6 +99,7 @@ private:
     StartUp& start_up_;
     Config config_;
     std::vector<std::string> notices_;
+    std::map<std::string, std::string> origins_;  // of the deck's values, for print_config
     Watchdog& watchdog_;
     RankDevice device_;
     Mesh mesh_;

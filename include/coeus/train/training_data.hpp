@@ -18,6 +18,15 @@ constexpr const char* unshuffled_notice =
     "subject "
     "trains worse";
 
+/// What a run would find in the data on this host, without making tokens of text: for dry runs.
+struct DataCheck {
+    std::vector<std::string> errors;   ///< why a run would be refused
+    std::vector<std::string> notices;  ///< as TrainingData::notices()
+};
+/// Looks at the token files and the tokenizer; paths that do not exist here are passed over. `weights`: the
+/// weights that the run begins from, "" if they are random.
+DataCheck check_data(const Config& config, int64_t vocab, const std::string& weights);
+
 class TrainingData {
 public:
     using Files = std::vector<std::unique_ptr<TokenFile>>;

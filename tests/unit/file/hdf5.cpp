@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/hdf5.hpp"
 
+#include "coeus/base/text.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -269,6 +270,26 @@ TEST_CASE("what is wrong with a file is said in words", "[hdf5]") {
                           Contains("x.h5 cannot be made") && Contains("No such file or directory"));
         CHECK_THROWS_AS(hdf5::File::create((folder / "no") / "x.h5"), SystemError);
     }
+}
+
+TEST_CASE("files that are cut short, or are no HDF5 files, are named for what they are", "[hdf5]") {
+    const test::TemporaryFolder folder;
+    const std::string path = folder / "x.h5", deck = folder / "my.toml";
+    {
+        auto file = hdf5::File::create(path);
+        file.create_dataset("x", hdf5::Type::f64, {1000}).write(view(counted<double>(1000)));
+        file.close();
+    }
+    const auto whole = int64_t(std::filesystem::file_size(path));
+    std::filesystem::resize_file(path, 5000);
+    CHECK_THROWS_WITH(hdf5::File::open(path), path + " is truncated: 5,000 of " + with_commas(whole) +
+                                                  " bytes are there; make or copy it again");
+    test::write_file(deck, "[model]\n");
+    CHECK_THROWS_WITH(
+        hdf5::File::open(deck),
+        deck + " is a deck, not an HDF5 file; what its run has saved is in its job.dump_folder");
+    test::write_file(path, "text");
+    CHECK_THROWS_WITH(hdf5::File::open(path), path + " is not an HDF5 file");
 }
 
 TEST_CASE("a full disk while writing is a SystemError", "[hdf5]") {

@@ -200,6 +200,10 @@ TEST_CASE("a wrong flavour is told the nearest and the others") {
         flavor("llama3", "debug_model"),
         R"(model.flavor = "debug_model": llama3 has no such flavour; did you mean "debugmodel"? )"
         R"(known are debugmodel, 1B, 3B, 8B, 70B, 405B, or "hf" for the shapes of config.json)");
+    // the nearest in size, not in letters
+    CHECK_THROWS_WITH(flavor("llama3", "7b"), Contains(R"(did you mean "8B"?)"));
+    CHECK_THROWS_WITH(flavor("llama3", "100B"), Contains(R"(did you mean "70B"?)"));
+    CHECK_THROWS_WITH(flavor("llama2", "300m"), Contains(R"(did you mean "271M"?)"));
     CHECK_THROWS_WITH(
         flavor("llama2", "enormous"),
         R"(model.flavor = "enormous": llama2 has no such flavour; )"

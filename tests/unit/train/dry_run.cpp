@@ -3,6 +3,7 @@
 #include "coeus/train/dry_run.hpp"
 
 #include "coeus/base/error.hpp"
+#include "coeus/file/hdf5.hpp"
 #include "support/advice.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -24,6 +25,20 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
     CHECK(std::ranges::count_if(lines, holds) <= 1);
     const auto found = std::ranges::find_if(lines, holds);
     return found == lines.end() ? "" : *found;
+}
+
+std::vector<std::string> lines_of(const Words& words, int ranks) {
+    std::vector<std::string> texts;
+    for (const PlanLine& line : dry_run_lines(parse_command_line(words), ranks)) texts.push_back(line.text);
+    return texts;
+}
+
+void write_tokens(const std::string& path, uint16_t largest, int64_t count) {
+    std::vector<uint16_t> tokens(size_t(count), uint16_t(1));
+    tokens.back() = largest;
+    hdf5::File file = hdf5::File::create(path);
+    file.create_dataset("tokens", hdf5::Type::u16, {count}).write(std::span<const uint16_t>(tokens));
+    file.close();
 }
 
 Words followed(Words words, const Advice& advice) {
@@ -50,14 +65,14 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
             int ranks = started;
             std::vector<std::string> lines;
             try {
-                lines = dry_run_lines(parse_command_line(words), ranks);
+                lines = lines_of(words, ranks);
             } catch (const ConfigError& error) {
                 const std::string text = error.what();
                 CAPTURE(text);
                 const size_t start = text.rfind("start ");
                 REQUIRE(start != std::string::npos);
                 ranks = std::stoi(text.substr(start + 6));
-                lines = dry_run_lines(parse_command_line(words), ranks);
+                lines = lines_of(words, ranks);
             }
             CAPTURE(entry.path().string(), ranks);
             CHECK(line_with(lines, "Planned for an NVIDIA H100 with 79.6 GiB") != "");
@@ -67,8 +82,8 @@ TEST_CASE("dry run: every advice for 1 to 128 H100 is followed, and the run fits
             const Advice advice(notice + hint);
             CAPTURE(notice, hint);
             REQUIRE(!advice.settings.empty());
-            const std::vector<std::string> then = dry_run_lines(parse_command_line(followed(words, advice)),
-                                                                advice.ranks > 0 ? advice.ranks : ranks);
+            const std::vector<std::string> then =
+                lines_of(followed(words, advice), advice.ranks > 0 ? advice.ranks : ranks);
             CHECK(line_with(then, "does not fit") == "");
             (notice.empty() ? hints : advised) += 1;
         }
@@ -81,7 +96,7 @@ TEST_CASE("dry run: devices by name or size, and what they cannot be") {
     const auto lines = [&](const Words& more) {
         Words words = {deck, "--dry_run"};
         words.insert(words.end(), more.begin(), more.end());
-        return dry_run_lines(parse_command_line(words), 8);
+        return lines_of(words, 8);
     };
     CHECK(line_with(lines({"--gpu=h200"}), "Planned for an NVIDIA H200 with 14") != "");
     CHECK(line_with(lines({"--memory=30GiB", "--device=cpu"}), "Planned for a rank on CPUs with 30.0 GiB") !=
@@ -102,8 +117,11 @@ TEST_CASE("dry run: devices by name or size, and what they cannot be") {
 }
 
 TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
-    const Words fits = {"--dry_run", "--model.flavor=debugmodel", "--training.dataset_path=" + base_decks,
-                        "--model.hf_assets_path=" + base_decks, "--memory=8GiB"};
+    const TemporaryFolder folder;
+    const std::string data = folder / "tokens.h5";
+    write_tokens(data, 1, 100);
+    const Words fits = {"--dry_run", "--model.flavor=debugmodel", "--training.dataset_path=" + data,
+                        "--training.seq_len=16", "--memory=8GiB"};
     const auto code = [&](const Words& more) {
         Words words = fits;
         words.insert(words.end(), more.begin(), more.end());
@@ -113,4 +131,30 @@ TEST_CASE("dry run: --strict ends with exit code 2 if a run would be refused") {
     CHECK(code({"--memory=8MiB"}) == 0);
     CHECK(code({"--memory=8MiB", "--strict"}) == 2);
     CHECK(code({"--training.dataset_path=/absent", "--strict"}) == 2);
+}
+
+TEST_CASE("dry run: data that a run would refuse is refused") {
+    const TemporaryFolder folder;
+    const std::string data = folder / "tokens.h5";
+    const auto refusals = [&](const Words& more) {
+        Words words = {"--dry_run", "--model.flavor=debugmodel", "--training.dataset_path=" + data,
+                       "--training.seq_len=16", "--memory=8GiB"};
+        words.insert(words.end(), more.begin(), more.end());
+        std::string text;
+        for (const PlanLine& line : dry_run_lines(parse_command_line(words), 1))
+            if (line.verdict == PlanLine::Verdict::refused) text += line.text + "\n";
+        return text;
+    };
+    write_tokens(data, 2000, 100);
+    CHECK(refusals({}) == "");
+    CHECK(refusals({"--model.vocab_size=2000"}) ==
+          data +
+              ": token 2000 at position 99 is not in the model's vocabulary of 2000; model.vocab_size must "
+              "be at least 2001 (a real run refuses this)\n");
+    write_tokens(data, 7, 10);
+    CHECK_THAT(refusals({}), Contains(data) && Contains("(a real run refuses this)"));
+    write_tokens(data, 7, 100);
+    std::filesystem::resize_file(data, 1000);
+    CHECK_THAT(refusals({}),
+               Contains(data + " is truncated: 1,000 of ") && Contains("(a real run refuses this)"));
 }
