@@ -23,7 +23,8 @@ struct Argument {
     Kind kind = Kind::compute;
     Shape shape;
     double mean = 0, deviation = 1;  ///< of normal values; of an index: uniform in [0, mean)
-    int64_t padding = 0;             ///< columns between rows that belong to somebody else
+    int64_t padding = 0;             ///< columns after each row that belong to somebody else
+    int64_t offset = 0;              ///< columns before each row that do
 };
 
 /// A case's tensors in one type, with their memory.
@@ -92,6 +93,8 @@ KernelCase adam_case(int64_t count, bool decoupled, bool compute_copy);
 /// Draws the operands: values rounded to `values` first, held in `type`; outputs are filled with NaN. The
 /// same for the same seed.
 Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t seed = 1);
+/// The columns beside an operand's rows hold the NaN that they held before.
+bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i);
 /// The same bytes in the whole memory, padding included.
 bool same_bits(const Operands& a, const Operands& b);
 /// The workspace that the dry table asks for this case.

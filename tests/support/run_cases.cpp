@@ -4,6 +4,7 @@
 #include "support/cases.hpp"
 #include "support/copy_converting.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,6 +19,17 @@ void poison(const Tensor& t) {
     for (int64_t i = 0; i < t.cols(); ++i)
         set_element(row.view, i, is_index ? -7 : std::numeric_limits<double>::quiet_NaN());
     for (int64_t r = 0; r < t.rows(); ++r) test::copy_converting(t.slice_rows(r, 1), row.view);
+}
+
+bool nothing_beside(const KernelCase& c, const Operands& operands, size_t i) {
+    const Argument& a = c.arguments[i];
+    const Tensor whole = operands.storage[i].view;
+    const auto is_nan = [&](int64_t first, int64_t columns) {
+        return columns == 0 || whole.rows() == 0 ||
+               std::ranges::all_of(values_of(whole.slice_cols(first, columns)),
+                                   [](double value) { return std::isnan(value); });
+    };
+    return is_nan(0, a.offset) && is_nan(whole.cols() - a.padding, a.padding);
 }
 
 bool same_bits(const Operands& a, const Operands& b) {
@@ -71,9 +83,10 @@ Operands make_operands(const KernelCase& c, Dtype type, Dtype values, uint64_t s
                    : a.kind == Kind::acc   ? (t == Dtype::f64 ? Dtype::f64 : Dtype::f32)
                                            : Dtype::i32;
         };
-        const Shape whole = a.padding ? Shape{a.shape.rows(), a.shape.cols() + a.padding} : a.shape;
+        const int64_t beside = a.offset + a.padding;
+        const Shape whole = beside > 0 ? Shape{a.shape.rows(), a.shape.cols() + beside} : a.shape;
         OwnedTensor owned(type_in(type), whole, a.name);
-        Tensor view = a.padding ? owned.view.slice_cols(0, a.shape.cols()) : owned.view;
+        Tensor view = beside > 0 ? owned.view.slice_cols(a.offset, a.shape.cols()) : owned.view;
         poison(owned.view);
         if (a.role != Role::output) {
             std::vector<double> exact = rounded_values(a, type_in(values), seed);
@@ -131,7 +144,8 @@ Operands run_case_on(const Device& gpu, const KernelCase& c, Dtype type, Dtype v
         OwnedTensor to(from.dtype, from.shape, c.name, gpu.memory());
         if (from.bytes() > 0) gpu.copy(to.view.data, from.data, from.bytes());
         Tensor view = seen;
-        view.data = to.view.data;
+        const auto offset = static_cast<std::byte*>(seen.data) - static_cast<std::byte*>(from.data);
+        view.data = static_cast<std::byte*>(to.view.data) + offset;
         there.tensors.push_back(view);
         there.storage.push_back(std::move(to));
     }
