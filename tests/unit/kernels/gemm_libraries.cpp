@@ -4,6 +4,7 @@
 #include "../../../src/kernels/cpu/onednn_gemm.hpp"
 #include "../../../src/kernels/cpu/openblas_gemm.hpp"
 #include "../../../src/kernels/cpu/packed_gemm.hpp"
+#include "../../../src/kernels/cpu/thin_gemm.hpp"
 #include "coeus/base/random.hpp"
 #include "support/cases.hpp"
 #include "support/catch.hpp"
@@ -110,4 +111,22 @@ TEST_CASE("gemm by packed panels: slabs of the depth and blocks of columns") {
     CHECK(worst_error(Dtype::f32, Dtype::f32, packed, large_cases) <= 1e-6);
     CHECK(worst_error(Dtype::bf16, Dtype::f32, packed, large_cases) <= 1e-6);
     CHECK(worst_error(Dtype::bf16, Dtype::bf16, packed, large_cases) <= 4e-3);
+}
+
+TEST_CASE("gemm of few rows: each row has the bits that it has alone") {
+    for (Dtype type : {Dtype::f64, Dtype::f32, Dtype::bf16})
+        for (const int64_t depth : {3, 64, 301}) {
+            CAPTURE(name_of(type), depth);
+            const Dtype sums = type == Dtype::f64 ? type : Dtype::f32;
+            const OwnedTensor a(type, {7, depth}), b(type, {13, depth}), c(sums, {7, 13});
+            const OwnedTensor together(sums, {7, 13}), alone(sums, {7, 13});
+            fill(a, 1), fill(b, 2), fill(c, 3);
+            Exec exec;
+            cpu::thin_gemm(exec, together, a, b, c);
+            for (int64_t i = 0; i < 7; ++i) {
+                const auto row = [&](const OwnedTensor& t) { return t.view.slice_rows(i, 1); };
+                cpu::thin_gemm(exec, row(alone), row(a), b, row(c));
+            }
+            CHECK(values_of(together) == values_of(alone));
+        }
 }
