@@ -48,6 +48,24 @@ set_source_files_properties(src/file/toml.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUS
 coeus_library(kernels USES device base LIBRARIES coeus_onednn coeus_openblas OpenMP::OpenMP_CXX)
 # the compiler fuses a sum's multiply-adds or not as its loop's shape suggests; here all shapes must agree in every bit
 set_source_files_properties(src/kernels/cpu/thin_gemm.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+# for tests/unit: the kernels as a build for mixed nodes has them, on a processor that seems to have no AVX-512
+if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_ARCH STREQUAL "x86-64-v3"
+   AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    include(CheckCXXSourceRuns)
+    set(CMAKE_REQUIRED_FLAGS -march=x86-64-v3)
+    check_cxx_source_runs("int main() { return !__builtin_cpu_supports(\"avx2\"); }" COEUS_RUNS_V3)
+    unset(CMAKE_REQUIRED_FLAGS)
+    if(COEUS_RUNS_V3)
+        get_target_property(sources coeus_kernels SOURCES)
+        get_target_property(libraries coeus_kernels LINK_LIBRARIES)
+        add_library(coeus_kernels_v3 OBJECT EXCLUDE_FROM_ALL ${sources})
+        set_target_properties(coeus_kernels_v3 PROPERTIES COEUS_ARCH x86-64-v3 EXPORT_COMPILE_COMMANDS OFF)
+        coeus_optimise_sanitized(coeus_kernels_v3)
+        target_link_libraries(coeus_kernels_v3 PRIVATE ${libraries})
+        # in tests/stand_ins/cpu/avx2.cpp
+        target_compile_definitions(coeus_kernels_v3 PUBLIC cpu_vector_level=avx2_level)
+    endif()
+endif()
 coeus_library(state USES comm kernels device base)
 coeus_library(layers USES state comm kernels device base)
 coeus_library(models USES layers state comm kernels device file base)

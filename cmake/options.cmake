@@ -9,7 +9,9 @@ set(options
     # vectors wider than the CPU's registers never cross a library's boundary
     -Wno-psabi
     # no -ffast-math: it would break the checks for NaN; these two only drop errno and traps
-    -fno-math-errno -fno-trapping-math -march=${COEUS_ARCH})
+    -fno-math-errno -fno-trapping-math
+    # a target may have a COEUS_ARCH of its own
+    -march=$<IF:$<BOOL:$<TARGET_PROPERTY:COEUS_ARCH>>,$<TARGET_PROPERTY:COEUS_ARCH>,${COEUS_ARCH}>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     list(APPEND options
         # not with Clang, to which each constant of a batch's other files is shadowed

@@ -56,8 +56,10 @@ function(coeus_add_test name label seconds thirds)
         COST ${cost} ENVIRONMENT "${coeus_mpi_environment}" ${coeus_properties})
 endfunction()
 
-# one process, plain Catch2
+# one process, plain Catch2; a fourth argument is the prefix of the tests' names, which else is the folder
 function(coeus_test name folder thirds)
+    set(prefix ${folder} ${ARGN})
+    list(GET prefix -1 prefix)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${coeus_tests_dir}/${folder}/*.cpp)
     add_executable(${name} ${sources})
     coeus_compile_in_batches(${name})
@@ -68,7 +70,7 @@ function(coeus_test name folder thirds)
         add_dependencies(coeus_unit_tests ${name})
     endif()
     coeus_label(label ${folder})
-    catch_discover_tests(${name} TEST_PREFIX "${folder}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips}
+    catch_discover_tests(${name} TEST_PREFIX "${prefix}:" DISCOVERY_MODE PRE_TEST ${coeus_own_skips}
         PROPERTIES TIMEOUT ${coeus_short_test} PROCESSORS ${thirds} LABELS ${label} COST ${coeus_cost_${label}}
         ENVIRONMENT OMP_NUM_THREADS=2 ${coeus_properties})
 endfunction()
