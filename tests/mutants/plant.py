@@ -15,6 +15,7 @@ A mutant of list.txt is a block of lines:
     tests: a regular expression of the names of tests of which at least one must fail
 """
 import argparse
+import json
 import pathlib
 import re
 import shutil
@@ -88,6 +89,15 @@ def test_names(build):
     return re.findall(r"^ *Test +#\d+: (.*)$", listed, re.MULTILINE)
 
 
+def programs_of_tests(build):
+    """By test: what of the build its command runs, as Ninja's targets are called."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
+                            check=True).stdout
+    return {test["name"]: {str(pathlib.Path(word).relative_to(build)) for word in test.get("command", [])
+                           if word.startswith(f"{build}/") and pathlib.Path(word).is_file()}
+            for test in json.loads(listed)["tests"]}
+
+
 def check(build):
     errors = []
     tests = test_names(build) if build else []
@@ -123,11 +133,14 @@ def run(folder, only):
         with open(copy.parent / "log.txt", "a") as log:
             return subprocess.run(command, cwd=copy, stdout=log, stderr=log).returncode
 
-    def build():
-        return call("cmake", "--build", "build", "--target", "coeus_program", "coeus_tests")
+    def build(*targets):
+        return call("cmake", "--build", "build", "--target", *targets)
 
     if not (copy / "build/build.ninja").is_file() and call("cmake", "--preset", "release") != 0:
         raise SystemExit(f"the copy cannot be configured; see {copy.parent}/log.txt")
+    if build("coeus_program", "coeus_tests") != 0:
+        raise SystemExit(f"the copy cannot be built; see {copy.parent}/log.txt")
+    programs = programs_of_tests(copy / "build")
     chosen = [m for m in mutants() if re.search(only, m.name)]
     survived, number = [], 0
     for mutant in chosen:
@@ -140,7 +153,8 @@ def run(folder, only):
         right = file.read_text()
         file.write_text(mutant.planted(right))
         try:
-            if build() != 0:
+            wanted = {program for test in programs if re.search(mutant.tests, test) for program in programs[test]}
+            if build(*sorted(wanted)) != 0:
                 result = "does not compile"
             else:
                 failed = call("ctest", "--test-dir", "build", "-R", mutant.tests, "--stop-on-failure", "-j2",
