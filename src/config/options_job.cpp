@@ -14,7 +14,8 @@ std::vector<Option> job_options() {
         works(COEUS_FIELD(job.dump_folder), to_nothing,
               "folder of everything the run writes; {optimizer.lr} in it becomes that option's value"),
         works(COEUS_FIELD(job.description), to_nothing, "free text, said at the start"),
-        works(COEUS_FIELD(job.print_config), to_nothing, "print the effective deck at the start"),
+        works(COEUS_FIELD(job.print_config), to_nothing,
+              "print the effective deck at the start, and where its values were given; also in a dry run"),
         works(COEUS_FIELD(job.save_config_file), to_nothing,
               "also write the effective deck to this file (inside dump_folder, unless absolute)"),
 

@@ -150,12 +150,15 @@ std::vector<RunData> read_runs(const std::vector<std::string>& paths) {
 }
 
 void write_report(const fs::path& file, const std::string& text) {
-    const fs::path part = file.string() + ".part";
+    std::error_code failed;
+    // a device or a pipe, such as /dev/stdout, is written to, not replaced
+    const bool replaces = !fs::exists(file, failed) || fs::is_regular_file(file, failed);
+    const fs::path part = replaces ? fs::path(file.string() + ".part") : file;
     std::ofstream out(part, std::ios::binary);
     out << text;
     out.close();
     if (!out) throw SystemError(fmt::format("cannot write {}: {}", part.string(), errno_text(errno)));
-    std::error_code failed;
+    if (!replaces) return;
     fs::rename(part, file, failed);
     if (failed) throw SystemError(fmt::format("cannot write {}: {}", file.string(), failed.message()));
 }

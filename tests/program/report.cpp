@@ -33,6 +33,11 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
 
+    // what is no file is written to, not replaced
+    const Outcome piped = run_shell(coeus_line({"report", path("a"), "--csv", "/dev/stdout"}) + " | cat");
+    CHECK_THAT(piped.output, Contains("run,step,loss,loss_max,grad_norm,lr,"));
+    CHECK(fs::is_symlink("/dev/stdout"));
+
     // names of folders are printed so that they do nothing to the terminal
     fs::copy(folder / "a", folder / "b\033[31m", fs::copy_options::recursive);
     const Outcome odd = run_coeus({"report", path("a"), path("b\033[31m")});
