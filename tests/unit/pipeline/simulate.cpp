@@ -147,6 +147,12 @@ TEST_CASE("times of a hand-written table, with times of one's own") {
     CHECK(s.peak_owed_weights == std::vector<int>{1, 1});
 }
 
+TEST_CASE("weight gradients that are owed are counted one by one") {
+    const Simulation s = simulate(table_from("0F0,0F1,0F2,0F3,0I0,0I1,0W0,0I2,0I3,0W1,0W2,0W3\n"));
+    CHECK(s.peak_owed_weights == std::vector<int>{3});
+    CHECK(s.peak_frames == std::vector<int>{4});
+}
+
 TEST_CASE("a pair runs one after the other, each as soon as it can, and both must be able to start") {
     // its backward could start at once, its forward waits
     const Simulation s = simulate(table_of("DualPipeV", 2, 4, 2));
