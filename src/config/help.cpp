@@ -156,7 +156,7 @@ std::string deck_text(const Config& config, const std::map<std::string, std::str
         if (option.section() != section) text += fmt::format("\n[{}]\n", section = option.section());
         const auto origin = origins.find(option.name);
         text += fmt::format("{} = {}{}\n", last_part(option), toml_text(*value),
-                            origin == origins.end() ? "" : "  # " + origin->second);
+                            origin == origins.end() ? "" : "  # " + printable(origin->second));
     }
     return text;
 }

@@ -164,7 +164,8 @@ bool FolderOwner::take() {
     if (reason == EWOULDBLOCK) life = Life::goes_on;
     const std::string who = note.who ? note.who->text() : "who it is cannot be read";
     if (life == Life::unknown) {
-        waits_for_ = fmt::format("a sign of life of the run there ({})", who);
+        waits_for_ =
+            fmt::format("a sign of life of the run there ({}), {:.0f} s at most", who, options_.patience);
         return false;
     }
     if (life == Life::goes_on) {

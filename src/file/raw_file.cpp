@@ -223,9 +223,10 @@ void sync_folder(const std::string& folder) {
     if (failed) fail(folder, "cannot be written to the disk");
 }
 
-void require_holds(const std::string& folder, int64_t bytes, int64_t files) {
+void require_reservable(const std::string& folder, int64_t bytes, int64_t files) {
+    constexpr int64_t most_held = 64;  // far fewer than a process may have open
     std::vector<RawFile> held;
-    for (int64_t i = 0; i < files; ++i) {
+    for (int64_t i = 0; i < std::min(files, most_held); ++i) {
         const std::string path = fmt::format("{}/.room.{}.{}", folder, random_id(), i);
         RawFile& file = held.emplace_back(RawFile::create(path));
         unlink(path.c_str());  // what it holds is free again when it is closed, however this process ends

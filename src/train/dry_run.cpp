@@ -30,7 +30,8 @@ constexpr const char* memory_not_known = "whose memory is not known";
 std::vector<std::string> absent_files(const Config& config) {
     std::vector<std::string> notices;
     const auto look = [&](const char* option, const std::string& path) {
-        if (!path.empty() && !std::filesystem::exists(path))
+        std::error_code unseen;
+        if (!path.empty() && !std::filesystem::exists(path, unseen))
             notices.push_back(
                 fmt::format("Notice: {} = \"{}\": this file or folder does not exist here; a run needs it",
                             option, path));
@@ -138,6 +139,9 @@ std::vector<PlanLine> dry_run_lines(const CommandLine& command_line, int ranks) 
     add(absent_files(config), refused_here);
     const DataCheck data = check_data(config, model.vocab, weights_at_start(config));
     for (const std::string& error : data.errors) add({error + real_run_refuses}, refused);
+    // the folder was named above if the deck names it
+    if (config.model.tokenizer() == Config().model.tokenizer() || !config.model.tokenizer_path.empty())
+        add(data.absent, refused_here);
     add(data.notices);
     if (const std::string notice = unused_weights_notice(config); !notice.empty()) add({notice});
     if (!config.training.shuffle.value_or(true)) add({unshuffled_notice});
@@ -160,7 +164,16 @@ int dry_run(const CommandLine& command_line, int world_size) {
     }
     if (const std::string& name = config.job.save_config_file; !name.empty()) {
         const auto file = std::filesystem::path(config.job.dump_folder) / name;
-        std::filesystem::create_directories(file.parent_path());
+        std::error_code failed;
+        if (std::filesystem::exists(file, failed))
+            throw ConfigError(
+                "job.save_config_file = \"{}\": {} is there already, and a dry run replaces no file; name "
+                "another one",
+                name, file.string());
+        std::filesystem::create_directories(file.parent_path(), failed);
+        if (failed)
+            throw ConfigError("job.save_config_file: cannot make {}: {}; choose a folder you may write to",
+                              file.parent_path().string(), failed.message());
         write_whole_file(file, deck_text(config));
         log::info("Wrote the effective deck: {}", file.string());
     }

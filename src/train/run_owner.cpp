@@ -8,6 +8,7 @@
 #include "coeus/job/job_end.hpp"
 
 #include <filesystem>
+#include <set>
 
 namespace coeus {
 
@@ -33,10 +34,10 @@ std::vector<fs::path> owned_folders(const Config& config) {
 RunOwner::RunOwner(const Config& config, const Communicator& world) : world_(world), config_(config) {}
 
 void RunOwner::take(const std::function<void()>& meanwhile) {
-    std::string waits_for;
+    std::set<std::string> said;
     for (const Timer timer; id_.empty();) {
         std::string id;
-        on_first_rank(world_, [&] { id = take_folders(waits_for, timer.seconds()); });
+        on_first_rank(world_, [&] { id = take_folders(said, timer.seconds()); });
         id_ = broadcast_text(world_, id);
         if (!id_.empty()) break;
         meanwhile();
@@ -46,7 +47,7 @@ void RunOwner::take(const std::function<void()>& meanwhile) {
 }
 
 // The run's id; "": a folder is waited for.
-std::string RunOwner::take_folders(std::string& waits_for, double waited) {
+std::string RunOwner::take_folders(std::set<std::string>& said, double waited) {
     if (owners_.empty()) {
         const FolderOwner::Who self = FolderOwner::Who::self();
         for (const fs::path& folder : owned_folders(config_))
@@ -60,9 +61,9 @@ std::string RunOwner::take_folders(std::string& waits_for, double waited) {
         if (waited > most_waiting)
             throw StoppedError(fmt::format("{} waited {:.0f} s for {}", owner->folder().string(), waited,
                                            owner->waits_for()));
-        if (waits_for != owner->waits_for())
-            log::info("{} waits for {}", owner->folder().string(), owner->waits_for());
-        waits_for = owner->waits_for();
+        const std::string waits =
+            fmt::format("{} waits for {}", owner->folder().string(), owner->waits_for());
+        if (said.insert(waits).second) log::info("{}", waits);
     }
     return owns_all ? owners_[0]->self().id : "";
 }

@@ -29,7 +29,7 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
     const int64_t bytes = checkpoint_bytes(element_bytes, arrays);
     const std::string warning = room_warning(bytes, count, folder.path(), free_bytes(folder.path()));
     if (!warning.empty()) log::warn("{}", warning);
-    require_allowed(bytes, config.checkpoint.files, folder.path());
+    require_checkpoint_reservable(bytes, config.checkpoint.files, folder.path());
 }
 
 }  // namespace

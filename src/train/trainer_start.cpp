@@ -241,6 +241,10 @@ bool Trainer::load_state() {
 
 void Trainer::continue_from(const Resume& resume) {
     resume.require_deck_if_finished();
+    if (!resume.in_own_folder())
+        on_first_rank(mesh_.world(), [&] {
+            data_.require_tokenizer_of(initial_weights_path(config_), config_.model.tokenizer());
+        });
     progress_ = resume.progress();
     guards_->resume(resume.guards());
     std::vector<std::string> notices;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <system_error>
 
 namespace coeus {
 
@@ -192,7 +193,8 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
     DataCheck found;
     TokenizerFacts facts;
     const std::string tokenizer = config.model.tokenizer();
-    const int threads = int(std::max<int64_t>(1, config.training.threads));
+    const int threads = int(config.training.threads);
+    std::error_code unseen;
     const auto attempt = [&](const auto& work) {
         try {
             work();
@@ -200,26 +202,42 @@ DataCheck check_data(const Config& config, int64_t vocab, const std::string& wei
             found.errors.emplace_back(error.what());
         }
     };
-    const auto look = [&](Words paths, const char* option, bool weighted, int64_t seq_len) {
-        std::erase_if(paths, [](const std::string& path) { return !fs::exists(path); });
+    const auto look = [&](const Source& source, const std::vector<Sampler::Options>& streams) {
+        if (!means_token_file(source[0])) {
+            if (fs::exists(tokenizer, unseen))
+                tokenizer_for(config, vocab);
+            else if (found.absent.empty())
+                found.absent.push_back(fmt::format(
+                    "Notice: the tokenizer \"{}\" (model.hf_assets_path): this file or folder does not exist "
+                    "here; to read text a run needs it",
+                    tokenizer));
+            return;
+        }
+        TokenFile file(source[0]);
+        file.check_vocabulary(vocab, threads);
+        compare_tokenizer(file, tokenizer, vocab, facts);
+        for (const Sampler::Options& stream : streams) (void)Sampler(file, stream);  // is there a window?
+    };
+    const auto look_at_all = [&](Words paths, const char* option, bool weighted,
+                                 const std::vector<Sampler::Options>& streams) {
+        std::erase_if(paths, [&](const std::string& path) { return !fs::exists(path, unseen); });
         for (const Source& source : sources_of(paths, option, weighted))
-            attempt([&] {
-                if (!means_token_file(source[0])) {
-                    if (fs::exists(tokenizer)) tokenizer_for(config, vocab);
-                    return;
-                }
-                TokenFile file(source[0]);
-                file.check_vocabulary(vocab, threads);
-                compare_tokenizer(file, tokenizer, vocab, facts);
-                (void)Sampler(file, {.seq_len = seq_len, .vocab_size = vocab});
-            });
+            attempt([&] { look(source, streams); });
     };
     const Config::Training& training = config.training;
     const Config::Validation& validation = config.validation;
-    look(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty(), training.seq_len);
-    if (validation.enable)
-        look(validation.dataset_path, "validation.dataset_path", !validation.dataset_weights.empty(),
-             validation.seq_len);
+    const bool held_out = validation.enable && validation.dataset_path.empty();
+    std::vector<Sampler::Options> streams = {{.seq_len = training.seq_len,
+                                              .subset = held_out ? Subset::training : Subset::all,
+                                              .vocab_size = vocab}};
+    Sampler::Options validating = {.seq_len = validation.seq_len,
+                                   .subset = held_out ? Subset::held_out : Subset::all,
+                                   .vocab_size = vocab};
+    if (held_out) streams.push_back(validating);
+    look_at_all(training.dataset_path, "training.dataset_path", !training.dataset_weights.empty(), streams);
+    if (validation.enable && !held_out)
+        look_at_all(validation.dataset_path, "validation.dataset_path", !validation.dataset_weights.empty(),
+                    {validating});
     if (!weights.empty() && !facts.others.empty())
         found.errors.push_back(other_tokenizer_error(facts.others, weights, tokenizer));
     else

@@ -185,4 +185,15 @@ TEST_CASE("A dry run prints and writes the effective deck, and says where values
                    Contains("\nweight_decay = 0.2  # " + (place.folder / "my.toml").string() + ":2:1\n") &&
                    Contains("\nbeta1 = 0.9\n"));
     CHECK_THAT(read_file(place.out / "saved.toml"), Contains("\nsteps = 3\n"));
+    const Outcome again =
+        run_coeus(tiny_run(place.out, place.data, {"--dry_run", "--job.save_config_file=saved.toml"}));
+    CHECK(again.exit_code == 2);
+    CHECK_THAT(again.output, Contains("saved.toml is there already, and a dry run replaces no file"));
+    CHECK_THAT(read_file(place.out / "saved.toml"), Contains("\nsteps = 3\n"));
+    write_file(place.folder / "text.txt", "text");
+    const Outcome no_tokenizer =
+        run_coeus(tiny_run(place.out, place.folder / "text.txt", {"--dry_run", "--strict"}), 0, {},
+                  place.folder.path());
+    CHECK(no_tokenizer.exit_code == 2);
+    CHECK_THAT(no_tokenizer.output, Contains("to read text a run needs it"));
 }

@@ -132,13 +132,14 @@ void stop_by_chance(int rounds, uint64_t seed, const std::vector<int>& signals) 
             CAPTURE(phase.name, round, moment, signal, ranks, first.output);
             // before main() the signal ends the process, as it does any other
             const bool before_all = first.output.find("Stopp") == std::string::npos;
-            stopped += first.exit_code != 0;
+            std::smatch at;
+            if (std::regex_search(first.output, at,
+                                  std::regex("Stopped at step ([0-9]+) of 60 by [A-Z0-9]+: saved"))) {
+                ++stopped;
+                CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
+            }
             if (first.exit_code == 75) {
                 CHECK_THAT(first.output, Contains("Stopped") && Contains(text_of(signal)));
-                std::smatch at;
-                if (std::regex_search(first.output, at, std::regex("Stopped at step ([0-9]+) of 60")) &&
-                    std::stoi(at[1]) > 0)
-                    CHECK(fs::exists(run / checkpoint_of(std::stoi(at[1]))));
             } else {
                 // mpirun ends by its own code after Ctrl-C, and kills ranks that take longer than it waits
                 const bool by_mpirun = signal == SIGINT && ranks > 0 && first.exit_code == 1;

@@ -95,9 +95,9 @@ void publish_file(const std::string& part, const std::string& final_path);
 void sync_folder(const std::string& folder);
 
 /// Reserves so many bytes in `files` new files of a folder, and gives them back: SystemError says what does
-/// not allow it (disk, quota, limit on the size of a file). Where nothing can be reserved, nothing is known,
-/// and nothing is said.
-void require_holds(const std::string& folder, int64_t bytes, int64_t files);
+/// not allow it (disk, quota, limit on the size of a file). A file system that cannot reserve says nothing.
+/// At most 64 files are held at once.
+void require_reservable(const std::string& folder, int64_t bytes, int64_t files);
 
 /// Bytes that this user may still write in the file system of an existing folder.
 int64_t free_bytes(const std::string& folder);

@@ -20,6 +20,6 @@ std::string room_warning(int64_t bytes, int64_t count, const std::string& folder
 
 /// Holds as much as a checkpoint in so many files for a moment: SystemError if a quota, the limit on the size
 /// of a file, or the disk does not allow it. File systems that hold nothing in advance say nothing.
-void require_allowed(int64_t bytes, int64_t files, const std::string& folder);
+void require_checkpoint_reservable(int64_t bytes, int64_t files, const std::string& folder);
 
 }  // namespace coeus

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ public:
     CheckpointWriter writer() const;
 
 private:
-    std::string take_folders(std::string& waits_for, double waited);
+    std::string take_folders(std::set<std::string>& said, double waited);
 
     const Communicator& world_;
     const Config& config_;

@@ -21,6 +21,7 @@ constexpr const char* unshuffled_notice =
 /// What a run would find in the data on this host, without making tokens of text: for dry runs.
 struct DataCheck {
     std::vector<std::string> errors;   ///< why a run would be refused
+    std::vector<std::string> absent;   ///< what a run needs and is not on this host
     std::vector<std::string> notices;  ///< as TrainingData::notices()
 };
 /// Looks at the token files and the tokenizer; paths that do not exist here are passed over. `weights`: the
