@@ -182,6 +182,7 @@ std::optional<SavedCheckpoint> AsyncCheckpoint::conclude() {
             if (ranks_.rank() == 0)
                 log::warn("{} could not be written beside the training: {}; it is tried once more",
                           file_->path(), error.what());
+            if (ranks_.rank() == 0) file_->discard();
             lay_out();
             write_beside();
             waited_ += timer.seconds();

@@ -290,6 +290,15 @@ void CheckpointFile::discard() const {
 
 void throw_not_saved(const std::string& path, const std::exception& reason, const CheckpointFolder& folder,
                      const Communicator& ranks) {
+    // the new owner of a lost folder has removed what was being written: that is the cause to be told
+    std::string lost;
+    if (ranks.rank() == 0) try {
+            folder.writer().require_owned();
+        } catch (const SystemError& error) {
+            lost = error.what();
+        }
+    lost = broadcast_text(ranks, lost);
+    if (!lost.empty()) throw CollectiveError(lost);
     std::string standing;
     if (ranks.rank() == 0)
         if (const std::vector<StepFile> all = folder.list(); !all.empty()) standing = all.back().path;

@@ -230,3 +230,18 @@ TEST_CASE("unwritable: a file in the place of the folder", "[checkpoint]") {
     CHECK_THROWS_AS(CheckpointStore(folder / "file/checkpoint", 0, self).save(record_of(1), state.tensors),
                     SystemError);
 }
+
+TEST_CASE("a save that fails because the folder was lost says that, not what is missing in it") {
+    const test::TemporaryFolder folder;
+    const CheckpointState state(Dtype::f32);
+    const bool beside = GENERATE(false, true);
+    int looks = 0;
+    // it is lost while the file is written: the new owner removes what is not finished
+    const CheckpointWriter writer = {.id = "0123456789abcdef", .require_owned = [&] {
+                                         if (++looks == 1) return;
+                                         throw SystemError("this run has lost its folder");
+                                     }};
+    const CheckpointStore checkpoint(folder.path().string(), 0, Communicator::self(), 1, writer);
+    CHECK_THROWS_WITH(save(checkpoint, state, 2, beside), Catch::StartsWith("this run has lost its folder"));
+    CHECK(test::files_in(folder.path()).empty());
+}
