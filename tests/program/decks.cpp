@@ -68,11 +68,14 @@ TEST_CASE("Slurm's tasks that MPI does not see end the run before it starts") {
 }
 
 TEST_CASE("A dry run is as quiet as its deck says") {
-    const std::string data = "--training.dataset_path=" COEUS_SOURCE_DIR "/README.md";
-    const Outcome loud = run_coeus({"train", "--dry_run", "--log.ranks=1", "--ranks=2", data});
+    const TemporaryFolder folder;
+    write_token_file(folder / "tokens.h5", {.tokens = learnable_tokens(80 * 17)});
+    const std::string data = "--training.dataset_path=" + (folder / "tokens.h5").string(),
+                      length = "--training.seq_len=16";
+    const Outcome loud = run_coeus({"train", "--dry_run", "--log.ranks=1", "--ranks=2", data, length});
     CHECK(loud.exit_code == 0);
     CHECK(count_of("info - Dry run: deck and mesh are valid; nothing was run", loud.output) == 1);
-    const Outcome quiet = run_coeus({"train", "--dry_run", "--quiet", data});
+    const Outcome quiet = run_coeus({"train", "--dry_run", "--quiet", data, length});
     CHECK(quiet.exit_code == 0);
     CHECK(quiet.output.empty());
     expect_config_error(run_coeus({"train", "--dry_run", "--quiet", "--training.seq_len=0"}),

@@ -152,6 +152,8 @@ TEST_CASE("dry run: data that a run would refuse is refused") {
               ": token 2000 at position 99 is not in the model's vocabulary of 2000; model.vocab_size must "
               "be at least 2001 (a real run refuses this)\n");
     // held-out validation needs a window of its own
+    write_tokens(data, 7, 20);
+    CHECK(refusals({}) == "");
     CHECK_THAT(refusals({"--validation.enable"}), Contains("(a real run refuses this)"));
     write_tokens(data, 7, 10);
     CHECK_THAT(refusals({}), Contains(data) && Contains("(a real run refuses this)"));
