@@ -241,7 +241,8 @@ TEST_CASE("a save that fails because the folder was lost says that, not what is 
                                          if (++looks == 1) return;
                                          throw SystemError("this run has lost its folder");
                                      }};
-    const CheckpointStore checkpoint(folder.path().string(), 0, Communicator::self(), 1, writer);
+    const Communicator self = Communicator::self();
+    const CheckpointStore checkpoint(folder.path().string(), 0, self, 1, writer);
     CHECK_THROWS_WITH(save(checkpoint, state, 2, beside), Catch::StartsWith("this run has lost its folder"));
     CHECK(test::files_in(folder.path()).empty());
 }
