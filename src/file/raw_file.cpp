@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/file/raw_file.hpp"
 
+#include "coeus/base/clock.hpp"
 #include "coeus/base/error.hpp"
 #include "coeus/base/flight_recorder.hpp"
 #include "coeus/base/random_id.hpp"
@@ -223,7 +224,9 @@ void sync_folder(const std::string& folder) {
     if (failed) fail(folder, "cannot be written to the disk");
 }
 
-void require_reservable(const std::string& folder, int64_t bytes, int64_t files) {
+namespace {
+
+void reserve_for_a_moment(const std::string& folder, int64_t bytes, int64_t files) {
     constexpr int64_t most_held = 64;  // far fewer than a process may have open
     std::vector<RawFile> held;
     for (int64_t i = 0; i < std::min(files, most_held); ++i) {
@@ -232,6 +235,18 @@ void require_reservable(const std::string& folder, int64_t bytes, int64_t files)
         unlink(path.c_str());  // what it holds is free again when it is closed, however this process ends
         file.reserve(bytes / files);
     }
+}
+
+}  // namespace
+
+void require_reservable(const std::string& folder, int64_t bytes, int64_t files) {
+    // runs that start at the same time hold their room at the same time
+    for (int more_tries = 2;; --more_tries) try {
+            return reserve_for_a_moment(folder, bytes, files);
+        } catch (const SystemError&) {
+            if (more_tries == 0) throw;
+            sleep_seconds(1);
+        }
 }
 
 int64_t free_bytes(const std::string& folder) {

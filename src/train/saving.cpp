@@ -29,7 +29,14 @@ void check_room(const Config& config, const CheckpointFolder& folder, int64_t el
     const int64_t bytes = checkpoint_bytes(element_bytes, arrays);
     const std::string warning = room_warning(bytes, count, folder.path(), free_bytes(folder.path()));
     if (!warning.empty()) log::warn("{}", warning);
-    require_checkpoint_reservable(bytes, config.checkpoint.files, folder.path());
+    try {
+        require_reservable(folder.path(), bytes, config.checkpoint.files);
+    } catch (const SystemError& error) {
+        throw SystemError(fmt::format(
+            "there is no room for a checkpoint of {}: {}; look at your quota and at `ulimit -f`, or "
+            "choose another checkpoint.folder",
+            bytes_text(double(bytes)), error.what()));
+    }
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_CASE("A run leaves a report, and runs are compared") {
     CHECK(csv.starts_with("run,step,loss,loss_max,grad_norm,lr,tokens_seen,epoch,tps,"));
     CHECK(count_of("\n", csv) == 1 + 6 + 6);
 
-    // what is no file is written to, not replaced
+    // the report is written into a device or a pipe, and does not replace it
     const Outcome piped = run_shell(coeus_line({"report", path("a"), "--csv", "/dev/stdout"}) + " | cat");
     CHECK_THAT(piped.output, Contains("run,step,loss,loss_max,grad_norm,lr,"));
     CHECK(fs::is_symlink("/dev/stdout"));

@@ -96,7 +96,7 @@ void sync_folder(const std::string& folder);
 
 /// Reserves so many bytes in `files` new files of a folder, and gives them back: SystemError says what does
 /// not allow it (disk, quota, limit on the size of a file). A file system that cannot reserve says nothing.
-/// At most 64 files are held at once.
+/// At most 64 files are held at once; it is tried three times in two seconds.
 void require_reservable(const std::string& folder, int64_t bytes, int64_t files);
 
 /// Bytes that this user may still write in the file system of an existing folder.

@@ -18,8 +18,4 @@ void require_room(int64_t needed, const std::string& folder, int64_t free);
 /// written among them: SystemError if not even one has room, a warning if not all have, else "".
 std::string room_warning(int64_t bytes, int64_t count, const std::string& folder, int64_t free);
 
-/// Holds as much as a checkpoint in so many files for a moment: SystemError if a quota, the limit on the size
-/// of a file, or the disk does not allow it. File systems that hold nothing in advance say nothing.
-void require_checkpoint_reservable(int64_t bytes, int64_t files, const std::string& folder);
-
 }  // namespace coeus
