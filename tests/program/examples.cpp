@@ -3,6 +3,8 @@
 #include "program/tiny_run.hpp"
 #include "support/catch.hpp"
 
+#include <filesystem>
+
 using namespace coeus;
 using namespace coeus::test;
 using Catch::Contains;
@@ -26,4 +28,53 @@ TEST_CASE("examples: resume_elsewhere moves a run between meshes, and its curve 
     REQUIRE(last(stayed) == 6);
     REQUIRE(last(moved) == 6);
     CHECK(relatively_close(moved.steps.back().loss, stayed.steps.back().loss, 1e-12));
+}
+
+namespace {
+
+// run.sh of an example, with settings for its environment; its output
+std::string run_example(const std::string& name, const std::string& settings,
+                        const std::filesystem::path& folder) {
+    const Outcome done = run_shell(settings + " '" COEUS_SOURCE_DIR "/examples/" + name + "/run.sh' '" +
+                                   folder.string() + "' '" COEUS_PROGRAM "' < /dev/null");
+    INFO(done.output);
+    REQUIRE(done.exit_code == 0);
+    return done.output;
+}
+
+}  // namespace
+
+TEST_CASE("examples: pretrain_tiny goes from text to a sample, and a second call resumes") {
+    const TemporaryFolder folder;
+    const std::string first = run_example("pretrain_tiny", "STEPS=6", folder.path());
+    CHECK_THAT(first, Contains("documents      20,000") && Contains("step:  1  loss:  6.3") &&
+                          Contains("Training completed at step 6") && Contains("A small fox") &&
+                          Contains("Loss (nats per token)"));
+    CHECK_THAT(run_example("pretrain_tiny", "STEPS=8", folder.path()),
+               Contains("Resuming from ./outputs/checkpoint/step-00000006.h5: step 6") &&
+                   Contains("Training completed at step 8"));
+    CHECK(read_metrics(folder / "outputs").steps.back().loss < 6);
+}
+
+TEST_CASE("examples: finetune_from_hub starts from a Hugging Face folder and ends with one") {
+    const TemporaryFolder folder;
+    const std::string output = run_example("finetune_from_hub", "BASE_STEPS=10 STEPS=4", folder.path());
+    CHECK_THAT(output, Contains("Starting from the weights of ./base") &&
+                           Contains("outputs/checkpoint/hf-00000004: Hugging Face folder") &&
+                           Contains("Training completed at step 4"));
+    // not the loss of random weights, the logarithm of 384
+    const MetricLines lines = read_metrics(folder / "outputs");
+    CHECK(lines.steps.front().loss < 5.5);
+    CHECK(lines.steps.back().loss < lines.steps.front().loss);
+}
+
+TEST_CASE("examples: custom_schedule trains to the losses of 1F1B with a smaller bubble") {
+    const TemporaryFolder folder;
+    const std::string output = run_example("custom_schedule", "STEPS=4", folder.path());
+    CHECK_THAT(output, Contains("bubble          20.0 %") && Contains("bubble          7.7 %") &&
+                           Contains("wrong.csv: rank 0, cell 0: 0I0 needs 0F0"));
+    const MetricLines usual = read_metrics(folder / "1f1b"), ours = read_metrics(folder / "ours");
+    REQUIRE(usual.steps.size() == ours.steps.size());
+    REQUIRE(usual.steps.back().step == 4);
+    for (size_t i = 0; i < usual.steps.size(); ++i) CHECK(usual.steps[i].loss == ours.steps[i].loss);
 }
