@@ -35,6 +35,8 @@ format() {
 check files tools/check_files.py
 check includes tools/check_includes.py
 check uses tools/check_uses.py
+check prose tools/check_prose.py
+check documents tools/check_documents.py
 check format format
 CLANG_TIDY=$(tools/clang.sh clang-tidy) && export CLANG_TIDY
 check clang-tidy tools/tidy.py build src

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of prose and of documents: each rule finds what breaks it, in each kind of file, and says where."""
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_documents  # noqa: E402
+import check_prose  # noqa: E402
+
+# one sentence for each of the phrases, in their order
+BAD = [
+    "Of GPUs is written below.",
+    "A barrier comes behind the sum.",
+    "The run begins anew.",
+    "The run goes on from the checkpoint.",
+    "Where the file is absent, the run ends.",
+    "It reads the file where there is one.",
+    "The folder is no checkpoint.",
+    "The rank comes to a loss.",
+    "The rate is said at the start.",
+    "The save is through.",
+    "The file stands under its name.",
+    "The copy is beside the step.",
+    "The file is passed over.",
+    "A class for who writes alone.",
+]
+GOOD = [
+    "A list of GPUs is below.",
+    "F stands for forward; a stand-in takes its place.",
+    "There is no checkpoint in the folder.",
+    "A later step is no longer saved.",
+    "Where does the time go?",
+    "The folder where checkpoints are saved.",
+    "It goes through the file and passes the rows on.",
+]
+
+
+class Prose(unittest.TestCase):
+    def wrapped(self, sentence):
+        """The sentence in each kind of file: (name, text, line of the sentence)."""
+        two = sentence.replace(" ", "\n// ", 2).replace("\n// ", " ", 1)
+        yield "doc/a.md", f"# Title\n\nA text. {sentence}\n", 3
+        yield "doc/b.md", f"- A list.\n- {sentence}\n", 2
+        yield "src/base/a.cpp", f"int a;  // {sentence}\n", 1
+        yield "include/coeus/base/a.hpp", f"\n/// {two}\nint a;\n", 2
+        yield "src/base/b.cpp", f'\nlog::info("{sentence}");\n', 2
+        yield "tests/unit/a.cpp", f'\n\nTEST_CASE("{sentence}") {{\n', 3
+        yield "tools/a.py", f'"""{sentence}"""\n', 1
+        yield "tools/a.sh", f"#!/bin/sh\n# {sentence}\n", 2
+        yield "cmake/a.cmake", f"set(a 1) # {sentence}\n", 1
+
+    def test_there_is_a_sentence_for_each_phrase(self):
+        self.assertEqual(len(BAD), len(check_prose.PHRASES))
+
+    def test_each_phrase_is_found_everywhere(self):
+        for sentence, (_, what, instead) in zip(BAD, check_prose.PHRASES):
+            for name, text, line in self.wrapped(sentence):
+                found = check_prose.check(Path(name), text)
+                self.assertEqual(len(found), 1, (name, sentence, found))
+                self.assertRegex(found[0], rf"^{name}:{line}|^{name}:{line + 1}")
+                self.assertTrue(found[0].endswith(f"{what}; write: {instead}"), found)
+
+    def test_good_sentences(self):
+        for sentence in GOOD:
+            for name, text, _ in self.wrapped(sentence):
+                self.assertEqual(check_prose.check(Path(name), text), [])
+
+    def test_code_is_not_prose(self):
+        self.assertEqual(check_prose.check(Path("doc/a.md"), "`Of x`\n\n```\nOf x\n```\n\n    Of x\n"), [])
+        self.assertEqual(check_prose.check(Path("src/a.cpp"), 'f("behind");\n#include "behind a.hpp"\n'), [])
+
+    def test_columns(self):
+        self.assertEqual(check_prose.check(Path("doc/a.md"), "x" * 120 + "\n"), [])
+        self.assertEqual(check_prose.check(Path("doc/a.md"), "a\n" + "x" * 121 + "\n"), ["doc/a.md:2: 121 columns"])
+        for name, sign in (("src/a.cpp", "// "), ("tools/a.py", "# ")):
+            self.assertEqual(check_prose.check(Path(name), sign + "x" * 120 + "\n"),
+                             [f"{name}:1: a comment of {120 + len(sign)} columns"])
+
+
+class Documents(unittest.TestCase):
+    KNOWN = check_documents.Known()
+
+    def check(self, text, name="doc/a.md"):
+        return check_documents.check(Path(name), text, self.KNOWN)
+
+    def test_good(self):
+        self.assertEqual(self.check("[a](decks.md) [b](../README.md#recipes) [c](https://example.org/x)\n"), [])
+        self.assertEqual(self.check("`training.steps = 10`, `--training.steps=10`, `--checkpoint.no_enable`\n"), [])
+        self.assertEqual(self.check("    build/coeus train my.toml --dry_run --ranks 4   # --nothing\n    make run\n"), [])
+        self.assertEqual(self.check("`checkpoint.cpp`, `model.h5`, `coeus help train`, `COEUS_ARCH=x make`\n"), [])
+
+    def test_findings(self):
+        cases = {
+            "the link leads to nowhere.md, which is not there": "[a](nowhere.md)",
+            "../README.md has no heading #nothing": "[a](../README.md#nothing)",
+            "there is no option --training.stepz": "`--training.stepz=1`",
+            "there is no option training.stepz": "`training.stepz = 1`",
+            "there is no command coeus trane": "`coeus trane my.toml`",
+            "there is no flag --promt of coeus": "`coeus generate --promt x`",
+            "the Makefile has no verb teste": "`make teste`",
+        }
+        for what, text in cases.items():
+            self.assertEqual(self.check(f"x\n{text}\n"), [f"doc/a.md:2: {what}"])
+            if "link" not in what and "heading" not in what:
+                self.assertEqual(self.check(f"```sh\n{text.strip('`')}\n```\n"), [f"doc/a.md:2: {what}"])
+
+    def test_the_changelog_may_name_what_is_gone(self):
+        self.assertEqual(self.check("`--training.stepz`\n", "CHANGELOG.md"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
