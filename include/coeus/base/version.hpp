@@ -5,7 +5,7 @@
 
 namespace coeus {
 
-/// "0.1.0"
+/// "0.2.0"
 const char* version();
 /// Compiler, optimisation and target of this build: "GCC 12.2.0, Release, -march=native".
 std::string build_description();
