@@ -67,7 +67,7 @@ if(COEUS_BUILD_TESTS AND NOT COEUS_LIBRARIES_OF AND NOT COEUS_ARCH STREQUAL "x86
     endif()
 endif()
 coeus_library(state USES comm kernels device base)
-coeus_library(layers USES state comm kernels device base)
+coeus_library(layers USES state comm kernels device base LIBRARIES OpenMP::OpenMP_CXX)
 coeus_library(models USES layers state comm kernels device file base)
 coeus_library(pipeline USES models layers state comm kernels device file base)
 coeus_library(optim USES state comm kernels device base)

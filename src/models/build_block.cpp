@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "build_block.hpp"
+#include "coeus/models/build_block.hpp"
 
 #include "coeus/layers/attention.hpp"
 #include "coeus/layers/feed_forward.hpp"
@@ -38,12 +38,9 @@ std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) cons
     return std::make_unique<RmsNorm>(stored, model_.norm_eps, output);
 }
 
-namespace {
-
-// A norm and what is built over it. An input that is not kept is computed again by the norm before the layer.
-template <class Build>
+// An input that is not kept is computed again by the norm before the layer.
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
-                              const Build& build) {
+                              FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build) {
     PreNormBlock::Part part;
     part.norm = declare.norm(norm_name, output);
     part.sublayer = build(LinearInput(output == Output::recomputed ? part.norm.get() : nullptr));
@@ -83,13 +80,10 @@ std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedF
     return std::make_unique<FeedForward>(w13, w2, input, activated);
 }
 
-}  // namespace
+namespace {
 
-std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
-                                   const RopeTable& rope, Recompute recompute) {
-    const Declare declare(parameters, model, fmt::format("layers.{}.", number), number);
-    const LayerConfig layer = model.layer(number);
-    const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
+std::unique_ptr<Block> usual_block(const Declare& declare, const RopeTable& rope, Output output) {
+    const LayerConfig layer = declare.model().layer(declare.layer());
     std::vector<PreNormBlock::Part> parts;
     parts.push_back(build_part(declare, "attention_norm", output, [&](LinearInput input) {
         return build_attention(declare, layer.attention, rope, input);
@@ -97,7 +91,17 @@ std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& 
     parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
         return build_feed_forward(declare, layer.feed_forward, input, output);
     }));
-    std::unique_ptr<Block> block = std::make_unique<PreNormBlock>(std::move(parts));
+    return std::make_unique<PreNormBlock>(std::move(parts));
+}
+
+}  // namespace
+
+std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
+                                   const RopeTable& rope, Recompute recompute) {
+    const Declare declare(parameters, model, fmt::format("layers.{}.", number), number);
+    const Output output = recompute == Recompute::operations ? Output::recomputed : Output::kept;
+    const auto own = find_family(model.family).own_block;
+    std::unique_ptr<Block> block = (own ? own : usual_block)(declare, rope, output);
     if (recompute == Recompute::block) return std::make_unique<RecomputeBlock>(std::move(block));
     return block;
 }

@@ -2,8 +2,8 @@
 // Units and parameters beside the blocks of a decoder, by torchtitan's names.
 #include "coeus/models/decoder.hpp"
 
-#include "build_block.hpp"
 #include "coeus/layers/embedding.hpp"
+#include "coeus/models/build_block.hpp"
 #include "decoder_head.hpp"
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 #include "coeus/models/decoder_config.hpp"
 
 #include "coeus/models/config_fields.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/registry.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -81,6 +83,9 @@ void DecoderConfig::validate() const {
 }
 
 int64_t DecoderConfig::parameters() const {
+    const auto known = std::ranges::find(model_families(), family, &ModelFamily::name);
+    if (known != model_families().end() && known->own_block)  // what it declares
+        return Decoder(*this, {}, 1).parameters().count();
     const int64_t norm = norm_type == NormType::np_layer_norm ? 0 : dim;
     int64_t all = vocab * dim * (tied ? 1 : 2) + norm;
     for (int64_t i = 0; i < layers; ++i) all += matrix_elements<int64_t>(layer(i), dim) + 2 * norm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coeus/models/config_fields.hpp"
-#include "family.hpp"
+#include "coeus/models/family.hpp"
 
 #include <array>
 #include <utility>

@@ -92,7 +92,7 @@ DecoderConfig model_from_hub(const std::string& folder, const std::string& famil
 }
 
 Json hub_config_of(const DecoderConfig& model) {
-    const ModelFamily& family = find_family(model.family);
+    const ModelFamily& family = find_hub_family(model.family);
     Json json = Json::object();
     family.to_hub(json, model);
     // what config.json cannot say comes back as another value

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchtitan's rule of initial values, which most families share.
-#include "family.hpp"
+#include "coeus/models/family.hpp"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Llama 2 (Touvron et al. 2023) and Llama 3, 3.1, 3.2 (Grattafiori et al. 2024). Their config.json differ
 // only in numbers.
-#include "family.hpp"
+#include "coeus/models/family.hpp"
 
 #include <array>
 

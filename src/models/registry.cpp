@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 namespace coeus {
 
@@ -21,11 +22,38 @@ namespace coeus {
 COEUS_EACH_FAMILY(COEUS_DECLARE_FAMILY)
 #undef COEUS_DECLARE_FAMILY
 
-const std::vector<ModelFamily>& model_families() {
+namespace {
+
+std::vector<ModelFamily>& families() {
 #define COEUS_MAKE_FAMILY(name) name##_family(),
-    static const std::vector<ModelFamily> families = {COEUS_EACH_FAMILY(COEUS_MAKE_FAMILY)};
+    static std::vector<ModelFamily> all = {COEUS_EACH_FAMILY(COEUS_MAKE_FAMILY)};
 #undef COEUS_MAKE_FAMILY
-    return families;
+    return all;
+}
+
+}  // namespace
+
+const std::vector<ModelFamily>& model_families() {
+    return families();
+}
+
+void register_family(ModelFamily family) {
+    require(!family.name.empty() && !family.flavors.empty() && family.init,
+            "a family has a name, a flavour, and initial values");
+    const bool reads = family.from_hub && family.to_hub && family.hub_places && family.hub_ignores;
+    const bool reads_not = !family.from_hub && !family.to_hub && !family.hub_places && !family.hub_ignores;
+    require(family.architectures.empty() ? reads_not : reads,
+            "a family has architectures and all four functions for Hugging Face folders, or none of them");
+    std::vector<std::string> taken = family_names();
+    taken.insert(taken.end(), families_not_built().begin(), families_not_built().end());
+    if (std::ranges::find(taken, family.name) != taken.end())
+        throw ConfigError("a model family cannot be registered as \"{}\": this name is taken, as are {}",
+                          family.name, join(taken, ", "));
+    for (DecoderConfig& flavor : family.flavors) {
+        flavor.family = family.name;
+        flavor.validate();
+    }
+    families().push_back(std::move(family));
 }
 
 const std::string& default_family() {
@@ -57,6 +85,13 @@ const ModelFamily& find_family(std::string_view name) {
     const std::string near = nearest_name(name, names);
     throw ConfigError("model.name = \"{}\": no such model; {}known are {}", name,
                       near.empty() ? "" : "did you mean \"" + near + "\"? ", join(names, ", "));
+}
+
+const ModelFamily& find_hub_family(std::string_view name) {
+    const ModelFamily& family = find_family(name);
+    if (!family.from_hub)
+        throw ConfigError("model.name = \"{}\": this family has no form in Hugging Face folders", name);
+    return family;
 }
 
 namespace {

@@ -33,7 +33,7 @@ const T* find(const std::vector<TomlEntry>& deck, const std::string& key) {
 
 // Every parameter, its places in the folder, and where its master weights are, if anywhere.
 std::vector<HubTensor> hub_tensors(const Parameters& parameters, const DecoderConfig& model) {
-    const ModelFamily& family = find_family(model.family);
+    const ModelFamily& family = find_hub_family(model.family);
     std::vector<HubTensor> tensors;
     for (const Storage* storage : parameters.model()) {
         for (const Param& param : storage->params()) {
@@ -54,13 +54,14 @@ std::vector<HubTensor> hub_tensors(const DecoderConfig& model) {
 }
 
 HubIgnores hub_ignores(const DecoderConfig& model) {
-    return
-        [model](const std::string& tensor) { return find_family(model.family).hub_ignores(tensor, model); };
+    return [model](const std::string& tensor) {
+        return find_hub_family(model.family).hub_ignores(tensor, model);
+    };
 }
 
 std::vector<HubEntry> hub_entries(const std::vector<std::string>& paths, const std::vector<Shape>& shapes,
                                   const DecoderConfig& model) {
-    const ModelFamily& family = find_family(model.family);
+    const ModelFamily& family = find_hub_family(model.family);
     const std::string group = "model/";
     std::vector<HubEntry> entries;
     for (size_t i = 0; i < paths.size(); ++i) {

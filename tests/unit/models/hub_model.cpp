@@ -134,6 +134,7 @@ TEST_CASE("config.json: keys that nobody knows are found, also within others") {
 TEST_CASE("config.json: every flavour of every family comes back") {
     for (const ModelFamily& family : model_families())
         for (DecoderConfig model : family.flavors) {
+            if (family.architectures.empty()) continue;  // registered by another test
             CAPTURE(family.name, model.flavor);
             const TemporaryFolder folder;
             write_json(hub_config_of(model), folder / "config.json");

@@ -2,6 +2,7 @@
 // From the configuration of a layer to its parameters and its block.
 #pragma once
 
+#include "coeus/base/function_ref.hpp"
 #include "coeus/layers/block.hpp"
 #include "coeus/layers/rope_table.hpp"
 #include "coeus/models/registry.hpp"
@@ -32,7 +33,18 @@ private:
     int64_t layer_;
 };
 
-/// The block of layer `number`. The table outlives it.
+/// A norm and the sublayer after it. `build` makes the sublayer from the input of its first linear layer: the
+/// norm's output, kept or computed again.
+PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
+                              FunctionRef<std::unique_ptr<Sublayer>(LinearInput)> build);
+/// The usual sublayers, with torchtitan's names of parameters. The table outlives the attention. `activated`:
+/// where the output of the activation function goes.
+std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
+                                          const RopeTable& rope, LinearInput input);
+std::unique_ptr<Sublayer> build_feed_forward(const Declare& declare, const FeedForwardConfig& config,
+                                             LinearInput input, Output activated);
+
+/// The block of layer `number`, as its family builds it (ModelFamily::own_block). The table outlives it.
 std::unique_ptr<Block> build_block(Parameters& parameters, const DecoderConfig& model, int64_t number,
                                    const RopeTable& rope, Recompute recompute);
 

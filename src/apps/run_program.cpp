@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// coeus COMMAND ...: finds the command, runs it, turns errors into one message and the exit codes of
+// base/error.hpp.
+#include "coeus/apps/run_program.hpp"
+
+#include "coeus/base/error.hpp"
+#include "coeus/base/error_text.hpp"
+#include "coeus/base/log.hpp"
+#include "coeus/base/text.hpp"
+#include "coeus/base/version.hpp"
+#include "coeus/comm/mpi.hpp"
+#include "commands.hpp"
+#include "help.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace coeus::apps {
+
+namespace {
+
+// How long a rank that failed waits for the others to fail too.
+constexpr double patience_seconds = 10;
+
+void print_overview() {
+    std::puts("coeus: pre-trains large language models on HPC clusters\n\nusage: coeus COMMAND ...\n");
+    for (const Command& command : commands()) std::printf("  %-10s %s\n", command.name, command.summary);
+    std::puts(
+        "\n  coeus help COMMAND   the command's options\n  coeus help options   every option of a deck\n"
+        "  coeus --version");
+}
+
+const Command& find(const std::string& name) {
+    std::vector<std::string> names;
+    for (const Command& command : commands()) {
+        if (name == command.name) return command;
+        names.push_back(command.name);
+    }
+    const std::string near = nearest_name(name, names);
+    throw ConfigError("unknown command '{}'{}; commands: {}", name,
+                      near.empty() ? "" : "; did you mean '" + near + "'?", join(names, ", "));
+}
+
+}  // namespace
+
+int run(const Arguments& arguments) {
+    if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") return print_overview(), 0;
+    if (arguments[0] == "--version")
+        return std::printf("coeus %s (%s)\n", version(), build_description().c_str()), 0;
+    if (arguments[0] == "help") {
+        if (arguments.size() == 1) return print_overview(), 0;
+        if (arguments[1] == "options") return help_options({arguments.begin() + 2, arguments.end()});
+        return find(arguments[1]).help(), 0;
+    }
+    const Command& command = find(arguments[0]);
+    const Arguments rest(arguments.begin() + 1, arguments.end());
+    for (const std::string& word : rest)
+        if (word == "--help" || word == "-h") return command.help(), 0;
+    const int code = command.run(rest);
+    if (!command.needs_stdout) {
+        std::fflush(stdout);
+        std::clearerr(stdout);
+    }
+    return code;
+}
+
+// The program's own lines go to stdout too, so that this one goes to stderr.
+ExitCode flush_output() {
+    errno = 0;
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return ExitCode::done;
+    std::fprintf(stderr, "coeus: the output cannot be written: %s\n",
+                 errno ? std::strerror(errno) : "a part of it is lost");
+    return ExitCode::system;
+}
+
+}  // namespace coeus::apps
+
+namespace coeus {
+
+int run_program(int argc, char** argv) {
+    return run_program(argc, argv, [] {});
+}
+
+int run_program(int argc, char** argv, FunctionRef<void()> set_up) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error with words (EFBIG)
+    const apps::Arguments arguments(argv + 1, argv + argc);
+    ExitCode code = ExitCode::done;
+    std::string message;
+    bool found_by_all = true;
+    try {
+        set_up();
+        const int done = apps::run(arguments);
+        return done ? done : int(apps::flush_output());
+    } catch (const ConfigError& error) {
+        message = error.what();
+        code = ExitCode::config;
+    } catch (const NotFiniteError& error) {
+        message = error.what();
+        code = ExitCode::not_finite;
+    } catch (const StoppedError& error) {
+        message = error.what();
+        code = ExitCode::stopped;
+    } catch (const CollectiveError& error) {
+        message = error.what();
+        code = ExitCode::system;
+    } catch (const std::filesystem::filesystem_error& error) {
+        message = fmt::format("{}: {}", error.path1().string(), error.code().message());
+        code = ExitCode::system;
+        found_by_all = false;
+    } catch (const std::exception& error) {
+        message = text_of(error);
+        code = ExitCode::system;
+        found_by_all = false;
+    }
+    // what every rank found alike is said once; a rank that found it alone (a file missing on its node) says
+    // so and ends the others, which wait for it
+    const bool first = world_rank() == 0;
+    if (code == ExitCode::stopped) {
+        if (!message.empty()) log::info("{}", message);
+    } else if (first || !found_by_all) {
+        log::error("{}", message);
+    }
+    if (found_by_all && !all_ranks_arrive(apps::patience_seconds)) {
+        found_by_all = false;
+        if (!first && code != ExitCode::stopped) log::error("{}", message);
+    }
+    log::flush();
+    end_mpi_after_error(int(code), found_by_all);
+    return int(code);
+}
+
+}  // namespace coeus

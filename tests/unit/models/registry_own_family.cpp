@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A family that a program registers: refusals, and one with a block of its own and no form in Hugging Face
+// folders.
+#include "../../../examples/custom_model/squared_relu.hpp"
+#include "coeus/models/build_block.hpp"
+#include "coeus/models/decoder.hpp"
+#include "coeus/models/family.hpp"
+#include "coeus/models/hub_model.hpp"
+#include "support/catch.hpp"
+#include "support/model.hpp"
+
+#include <memory>
+#include <string>
+
+using namespace coeus;
+using namespace coeus::test;
+using Catch::Contains;
+
+namespace {
+
+// feed-forward layers alone, each with one matrix of its own width
+std::unique_ptr<Block> build_own(const Declare& declare, const RopeTable&, Output output) {
+    const int64_t dim = declare.model().dim, hidden = declare.model().feed_forward.hidden;
+    std::vector<PreNormBlock::Part> parts;
+    parts.push_back(build_part(declare, "ffn_norm", output, [&](LinearInput input) {
+        Parameters& all = declare.parameters();
+        const Storage& up = all.add(declare.weight("up", {hidden, dim}, WeightRole::up, Split::rows));
+        const Storage& down = all.add(declare.weight("down", {dim, hidden}, WeightRole::down, Split::cols));
+        return std::make_unique<primer::SquaredReluLayer>(up, down, input);
+    }));
+    return std::make_unique<PreNormBlock>(std::move(parts));
+}
+
+ModelFamily family_named(const std::string& name) {
+    DecoderConfig flavor = tiny_config();
+    flavor.family = "";
+    flavor.flavor = "tiny";
+    return {.name = name, .flavors = {flavor}, .init = usual_init, .own_block = build_own};
+}
+
+}  // namespace
+
+TEST_CASE("a family whose name is taken is refused, and one that is not complete") {
+    for (const char* taken : {"llama3", "qwen3"})
+        CHECK_THROWS_WITH(
+            register_family(family_named(taken)),
+            Contains(fmt::format("a model family cannot be registered as \"{}\": this name is taken, as are "
+                                 "llama2, llama3",
+                                 taken)));
+    ModelFamily family = family_named("");
+    CHECK_THROWS_AS(register_family(family), LogicError);
+    family = family_named("no_flavor");
+    family.flavors.clear();
+    CHECK_THROWS_AS(register_family(family), LogicError);
+    family = family_named("half_a_hub");
+    family.hub_ignores = usually_ignored_in_hub;
+    CHECK_THROWS_WITH(register_family(family), Contains("all four functions for Hugging Face folders"));
+    family = family_named("odd_heads");
+    family.flavors[0].attention.kv_heads = 3;
+    CHECK_THROWS_WITH(register_family(family), Contains("model.n_kv_heads = 3: must divide"));
+    CHECK_THROWS_AS(find_family("odd_heads"), ConfigError);
+}
+
+TEST_CASE("a registered family is found, counted as it declares, and has no form in Hugging Face folders") {
+    register_family(family_named("own"));
+    CHECK_THROWS_WITH(register_family(family_named("own")), Contains("this name is taken"));
+    const DecoderConfig& config = find_flavor(find_family("own"), "tiny");
+    CHECK(config.family == "own");
+    // a norm and two matrices a layer; table, norm and output
+    const int64_t layer = 24 + 2 * 24 * 20, all = 2 * layer + 2 * 37 * 24 + 24;
+    CHECK(config.parameters() == all);
+    CHECK(Decoder(config, {}, 1).parameters().count() == all);
+    DecoderConfig usual = config;
+    usual.family = "llama3";
+    CHECK(usual.parameters() > all);
+    CHECK_THROWS_WITH(hub_config_of(config),
+                      "model.name = \"own\": this family has no form in Hugging Face folders");
+}
+
+TEST_CASE("a registered family: what is computed again changes no bit") {
+    register_family(family_named("recomputed"));
+    const DecoderConfig config = find_flavor(find_family("recomputed"), "tiny");
+    const StateTypes types = {Dtype::f64, Dtype::f64};
+    TestModel kept(config, types, {3, 5}),
+        again(config, types, {3, 5}, 1, 1, {Recompute::operations, Recompute::block});
+    for (TestModel* model : {&kept, &again}) {
+        TestBatch batch(3, 5, config.vocab);
+        model->zero_gradients();
+        model->scalars.loss_scale = 1.0 / 15;
+        model->forward_backward(batch);
+    }
+    CHECK(kept.scalars.loss > 0);
+    CHECK(kept.scalars.loss == again.scalars.loss);
+    CHECK(same_bits(kept.parameters().gradients(), again.parameters().gradients()));
+}
