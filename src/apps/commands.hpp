@@ -3,6 +3,8 @@
 // commands.cpp.
 #pragma once
 
+#include "coeus/config/command_flags.hpp"
+
 #include <string>
 #include <vector>
 
@@ -14,7 +16,8 @@ struct Command {
     const char* name;
     const char* summary;                     ///< one line for `coeus help`
     int (*run)(const Arguments& arguments);  ///< returns the exit code; throws the errors of base/error.hpp
-    void (*help)();                          ///< prints usage and options to stdout
+    Flags (*help)();                         ///< usage, meaning and flags
+    bool takes_options = false;              ///< of a deck, beside its flags
     bool needs_stdout = true;                ///< what it prints is its result: exit code 3 if that is lost
 };
 

@@ -189,8 +189,8 @@ void check_range(const Flags& flags, const ArraySource& arrays) {
 
 }  // namespace
 
-void convert_help() {
-    convert_flags().print_help();
+Flags convert_help() {
+    return convert_flags();
 }
 
 int convert(const Arguments& arguments) {

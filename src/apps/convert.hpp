@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int convert(const Arguments& arguments);
-void convert_help();
+Flags convert_help();
 
 }  // namespace coeus::apps

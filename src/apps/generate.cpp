@@ -216,8 +216,8 @@ int generate(const Arguments& arguments) {
     return 0;
 }
 
-void generate_help() {
-    generate_flags().print_help();
+Flags generate_help() {
+    return generate_flags();
 }
 
 }  // namespace coeus::apps

@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int generate(const Arguments& arguments);
-void generate_help();
+Flags generate_help();
 
 }  // namespace coeus::apps

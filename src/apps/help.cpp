@@ -16,4 +16,18 @@ int help_options(const Arguments& arguments) {
     return 0;
 }
 
+int help_as(const std::string& form) {
+    std::string text;
+    if (form == "--man")
+        text = man_page();
+    else if (form == "--bash")
+        text = bash_completion();
+    else if (form == "--zsh")
+        text = zsh_completion();
+    else
+        throw ConfigError("coeus help {}: known are --man, --bash and --zsh", form);
+    std::fputs(text.c_str(), stdout);
+    return 0;
+}
+
 }  // namespace coeus::apps

@@ -264,8 +264,8 @@ Flags info_flags() {
 
 }  // namespace
 
-void info_help() {
-    info_flags().print_help();
+Flags info_help() {
+    return info_flags();
 }
 
 int info(const Arguments& arguments) {

@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int info(const Arguments& arguments);
-void info_help();
+Flags info_help();
 
 }  // namespace coeus::apps

@@ -36,8 +36,8 @@ Flags report_flags() {
 
 }  // namespace
 
-void report_help() {
-    report_flags().print_help();
+Flags report_help() {
+    return report_flags();
 }
 
 int report(const Arguments& arguments) {

@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int report(const Arguments& arguments);
-void report_help();
+Flags report_help();
 
 }  // namespace coeus::apps

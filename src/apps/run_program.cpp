@@ -53,12 +53,13 @@ int run(const Arguments& arguments) {
     if (arguments[0] == "help") {
         if (arguments.size() == 1) return print_overview(), 0;
         if (arguments[1] == "options") return help_options({arguments.begin() + 2, arguments.end()});
-        return find(arguments[1]).help(), 0;
+        if (arguments[1].starts_with("--")) return help_as(arguments[1]);
+        return find(arguments[1]).help().print_help(), 0;
     }
     const Command& command = find(arguments[0]);
     const Arguments rest(arguments.begin() + 1, arguments.end());
     for (const std::string& word : rest)
-        if (word == "--help" || word == "-h") return command.help(), 0;
+        if (word == "--help" || word == "-h") return command.help().print_help(), 0;
     const int code = command.run(rest);
     if (!command.needs_stdout) {
         std::fflush(stdout);

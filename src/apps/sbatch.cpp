@@ -221,8 +221,8 @@ std::string as_comments(const std::vector<PlanLine>& lines) {
 
 }  // namespace
 
-void sbatch_help() {
-    sbatch_flags().print_help();
+Flags sbatch_help() {
+    return sbatch_flags();
 }
 
 int sbatch(const Arguments& arguments) {

@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int sbatch(const Arguments& arguments);
-void sbatch_help();
+Flags sbatch_help();
 
 }  // namespace coeus::apps

@@ -114,8 +114,8 @@ void print(const Timetable& table, const Simulation& simulation, const Timetable
 
 }  // namespace
 
-void schedule_help() {
-    schedule_flags().print_help();
+Flags schedule_help() {
+    return schedule_flags();
 }
 
 int schedule(const Arguments& arguments) {

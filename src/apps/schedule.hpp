@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int schedule(const Arguments& arguments);
-void schedule_help();
+Flags schedule_help();
 
 }  // namespace coeus::apps

@@ -31,8 +31,8 @@ Flags tokenize_flags() {
 
 }  // namespace
 
-void tokenize_help() {
-    tokenize_flags().print_help();
+Flags tokenize_help() {
+    return tokenize_flags();
 }
 
 int run_tokenize(const Arguments& arguments) {

@@ -30,8 +30,8 @@ Flags tokenizer_flags() {
 
 }  // namespace
 
-void tokenizer_help() {
-    tokenizer_flags().print_help();
+Flags tokenizer_help() {
+    return tokenizer_flags();
 }
 
 int run_tokenizer(const Arguments& arguments) {

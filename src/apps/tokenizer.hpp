@@ -7,8 +7,8 @@
 namespace coeus::apps {
 
 int run_tokenizer(const Arguments& arguments);
-void tokenizer_help();
+Flags tokenizer_help();
 int run_tokenize(const Arguments& arguments);
-void tokenize_help();
+Flags tokenize_help();
 
 }  // namespace coeus::apps

@@ -13,7 +13,6 @@
 #include "coeus/watchdog/watchdog.hpp"
 
 #include <csignal>
-#include <cstdio>
 
 namespace coeus::apps {
 
@@ -47,20 +46,22 @@ int train(const Arguments& arguments) {
     return 0;
 }
 
-void train_help() {
-    std::puts(
-        "usage: [mpirun -n RANKS] coeus train DECK [--section.option=value ...]\n\n"
-        "  Trains the model that the deck describes; run the same line again to go on from the newest "
-        "checkpoint.\n\n"
-        "  --dry_run             validate everything, print mesh, model and memory, run nothing\n"
-        "  --ranks N             of a dry run: as if started on N ranks\n"
-        "  --gpu NAME            of a dry run: plan for this GPU, as h100, h200 or a100-40gb\n"
-        "  --memory SIZE         of a dry run: plan for ranks with so much memory, as 80GiB\n"
-        "  --strict              of a dry run: exit code 2 if a run would be refused\n"
-        "  --profile             print at the end which kernels the time went to (profiling.kernels)\n"
-        "  --quiet               only warnings and errors on the terminal (log.quiet)\n"
-        "  --section.option=V    overrides the deck; --a.b V works too; booleans: --a.b and --a.no_b\n\n"
-        "  coeus help options    every option with its meaning and default");
+// They are parsed with the options of the deck (config/command_line.cpp).
+Flags train_help() {
+    Flags flags(
+        "train", "DECK [--section.option=value ...]", "a deck",
+        "Trains the model that the deck describes. The same command resumes from the newest checkpoint.\n"
+        "On several ranks: mpirun -n RANKS coeus train DECK. Options of the deck are overridden by\n"
+        "--section.option=value or --section.option value, booleans also by --section.option and\n"
+        "--section.no_option. `coeus help options` prints every option with its meaning and default.");
+    flags.add_switch("dry_run", "validate everything, print mesh, model and memory, run nothing")
+        .add("ranks", "N", "", "for a dry run: as if started on N ranks")
+        .add("gpu", "NAME", "", "for a dry run: plan for this GPU: h100, h200, a100-40gb, ...")
+        .add("memory", "SIZE", "", "for a dry run: plan for ranks with this much memory, for example 80GiB")
+        .add_switch("strict", "for a dry run: exit code 2 if a run would be refused")
+        .add_switch("profile", "print at the end which kernels the time went to (profiling.kernels)")
+        .add_switch("quiet", "only warnings and errors on the terminal (log.quiet)");
+    return flags;
 }
 
 }  // namespace coeus::apps

@@ -6,6 +6,6 @@
 namespace coeus::apps {
 
 int train(const Arguments& arguments);
-void train_help();
+Flags train_help();
 
 }  // namespace coeus::apps

@@ -75,6 +75,14 @@ std::string escaped(std::string text) {
 
 }  // namespace
 
+std::vector<OptionName> option_names() {
+    std::vector<OptionName> names;
+    for (const Option& option : options())
+        names.push_back({option.name, option.type == Type::boolean,
+                         option.built.empty() ? option.choices : option.built});
+    return names;
+}
+
 std::string options_help() {
     std::string text =
         "Options of a deck, a TOML file with [section] and option = value; on the command line\n"

@@ -12,6 +12,13 @@ namespace coeus {
 
 class Flags {
 public:
+    struct Flag {
+        std::string name, value_name = {}, default_value = {}, meaning;
+        bool is_switch = false, is_list = false;
+        std::string value = {};
+        std::vector<std::string> values = {};  // of a list
+        bool given = false;
+    };
     /// `usage`: what follows "coeus COMMAND"; `words`: what stands without a name ("a text file or folder";
     /// "": nothing may); `meaning`: some lines on what the command does.
     Flags(std::string command, std::string usage, std::string words, std::string meaning)
@@ -36,6 +43,10 @@ public:
     void parse(const std::vector<std::string>& arguments);
     /// Usage, meaning and a line for each flag, to stdout.
     void print_help() const;
+    const std::string& usage() const { return usage_; }
+    const std::string& meaning() const { return meaning_; }
+    const std::vector<Flag>& all() const& { return flags_; }
+    const std::vector<Flag>& all() const&& = delete;
 
     const std::vector<std::string>& words() const { return words_; }
     bool given(const std::string& name) const { return find(name).given; }
@@ -56,13 +67,6 @@ public:
     void require_replaceable(const std::string& path) const;
 
 private:
-    struct Flag {
-        std::string name, value_name = {}, default_value = {}, meaning;
-        bool is_switch = false, is_list = false;
-        std::string value = {};
-        std::vector<std::string> values = {};  // of a list
-        bool given = false;
-    };
     const Flag& find(const std::string& name) const;
     std::string command_, usage_, words_name_, meaning_;
     std::vector<Flag> flags_;

@@ -263,6 +263,15 @@ bool shuffle_of_deck(const std::string& checkpoint_deck);
 /// the two. A changed training.steps is none.
 void require_deck_of_finished_run(const std::string& checkpoint_deck, const Config& config, int64_t step);
 
+/// What completions of shells know of an option of a deck.
+struct OptionName {
+    std::string name;
+    bool is_boolean;
+    Words choices;  ///< empty: any value
+};
+/// Those of every option.
+std::vector<OptionName> option_names();
+
 /// The text of `coeus help options`.
 std::string options_help();
 /// The same as doc/decks.md.
