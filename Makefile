@@ -30,7 +30,7 @@ help:
 	@echo 'make debug       build with checks and symbols, build-debug/coeus'
 	@echo 'make cuda        build with the kernels for NVIDIA GPUs, build-cuda/coeus (doc/gpu.md)'
 	@echo 'make bundle      a folder and .tar.zst of such a build for machines that have just a driver and CUDA libraries, in build-bundle'
-	@echo 'make install     copy program, decks and documents to PREFIX (default /usr/local)'
+	@echo 'make install     copy program, library, man page, decks and documents to PREFIX (default /usr/local)'
 	@echo 'make deps        install the packages of all the above (Debian)'
 	@echo 'make clean       delete the build folders; runs and checkpoints stay'
 	@echo

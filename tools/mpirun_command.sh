@@ -5,6 +5,7 @@
 # default: the mpirun in the PATH.
 mpirun=${1:-mpirun}
 [ ! -f "$mpirun/CMakeCache.txt" ] || mpirun=$(sed -n 's/^COEUS_MPIRUN:FILEPATH=//p' "$mpirun/CMakeCache.txt")
+[ ! -d "$mpirun" ] || mpirun=mpirun # a folder of installed programs
 version=$("$mpirun" --version 2>&1) || { echo "$mpirun cannot be started: ranks need an MPI's mpirun" >&2 && exit 1; }
 # its name is enough if the PATH leads to it
 [ "$(command -v "${mpirun##*/}")" != "$mpirun" ] || mpirun=${mpirun##*/}
