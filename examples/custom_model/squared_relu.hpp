@@ -20,14 +20,16 @@ public:
     }
     Tensor again(Ctx& c) const override {
         const Tensor x = c.frame.pop(this), y = c.temp.alloc(x.dtype, x.shape);
-        map_elements(c, "squared_relu", y, [](auto v) { return v > 0 ? v * v : 0; }, x);
+        map_elements(
+            c, "squared_relu", y, [](auto v) { return v > 0 ? v * v : 0; }, x);
         c.frame.push(this, x);
         return y;
     }
     /// dy -> gradient of x, in the memory of x.
     Tensor backward(Ctx& c, Tensor dy) const {
         const Tensor x = c.frame.pop(this);
-        map_elements(c, "squared_relu_backward", x, [](auto v, auto d) { return v > 0 ? 2 * v * d : 0; }, x, dy);
+        map_elements(
+            c, "squared_relu_backward", x, [](auto v, auto d) { return v > 0 ? 2 * v * d : 0; }, x, dy);
         return x;
     }
 };
@@ -35,7 +37,8 @@ public:
 /// P tensor-parallel ranks divide the width: w1 [F/P, D], w2 [D, F/P].
 class SquaredReluLayer : public Sublayer {
 public:
-    SquaredReluLayer(const Storage& w1, const Storage& w2, LinearInput input) : w1_(w1, input), w2_(w2, &relu_) {}
+    SquaredReluLayer(const Storage& w1, const Storage& w2, LinearInput input)
+        : w1_(w1, input), w2_(w2, &relu_) {}
     SquaredReluLayer(const SquaredReluLayer&) = delete;
     SquaredReluLayer& operator=(const SquaredReluLayer&) = delete;
 

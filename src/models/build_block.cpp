@@ -47,8 +47,9 @@ PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Out
     return part;
 }
 
-std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& a,
+std::unique_ptr<Sublayer> build_attention(const Declare& declare, const AttentionConfig& config,
                                           const RopeTable& rope, LinearInput input) {
+    const AttentionConfig& a = config;
     const int64_t dim = declare.model().dim, q = a.heads * a.head_dim;
     const auto in = [&](const char* name, int64_t rows) {
         return declare.weight(name, {rows, dim}, WeightRole::attention_in, Split::rows);
