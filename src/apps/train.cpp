@@ -18,9 +18,10 @@
 namespace coeus::apps {
 
 int train(const Arguments& arguments) {
-    // before MPI starts, which takes a while, and until the process ends: a second notice may come late
+    // Installed before MPI starts, which takes a while, and kept until the process ends, since a second
+    // signal may come late.
     static const StopSignals signals;
-    // a pipe or terminal that has gone ends no run: the log file and the metrics have every line
+    // A closed pipe or terminal does not end a run: every line is also in the log file and the metrics.
     std::signal(SIGPIPE, SIG_IGN);
     StartUp start_up;
     const auto mpi = start_up.phase("MPI", [] { return MpiRuntime(nullptr, nullptr); });
@@ -29,7 +30,7 @@ int train(const Arguments& arguments) {
         start_up.phase("deck", [&] { return parse_command_line(arguments, Communicator::world("deck")); });
     if (command_line.dry_run) {
         const Config& config = command_line.config;
-        // rank 0 speaks for all, whichever log.ranks names
+        // only rank 0 logs, whatever log.ranks says
         log::init({.rank = mpi.world_rank(),
                    .color = !config.metrics.disable_color_printing,
                    .quiet = config.log.quiet});
@@ -50,17 +51,19 @@ int train(const Arguments& arguments) {
 void train_help() {
     std::puts(
         "usage: [mpirun -n RANKS] coeus train DECK [--section.option=value ...]\n\n"
-        "  Trains the model that the deck describes; run the same line again to go on from the newest "
-        "checkpoint.\n\n"
-        "  --dry_run             validate everything, print mesh, model and memory, run nothing\n"
-        "  --ranks N             of a dry run: as if started on N ranks\n"
-        "  --gpu NAME            of a dry run: plan for this GPU, as h100, h200 or a100-40gb\n"
-        "  --memory SIZE         of a dry run: plan for ranks with so much memory, as 80GiB\n"
-        "  --strict              of a dry run: exit code 2 if a run would be refused\n"
-        "  --profile             print at the end which kernels the time went to (profiling.kernels)\n"
-        "  --quiet               only warnings and errors on the terminal (log.quiet)\n"
-        "  --section.option=V    overrides the deck; --a.b V works too; booleans: --a.b and --a.no_b\n\n"
-        "  coeus help options    every option with its meaning and default");
+        "Trains the model that the deck describes. If checkpoint.enable is set, the same command again\n"
+        "resumes from the newest checkpoint.\n\n"
+        "  --dry_run             check everything, print mesh, model and memory plan, train nothing\n"
+        "  --ranks N             with --dry_run: plan for N ranks\n"
+        "  --gpu NAME            with --dry_run: plan for this GPU model: h100, h200, a100-40gb, ...\n"
+        "  --memory SIZE         with --dry_run: plan for this much memory per rank, such as 80GiB\n"
+        "  --strict              with --dry_run: exit code 2 if a real run would be refused\n"
+        "  --profile             print at the end how much time each kind of kernel took "
+        "(profiling.kernels)\n"
+        "  --quiet               show only warnings and errors on the terminal (log.quiet)\n"
+        "  --section.option=V    set an option; overrides the deck. Also --section.option V; for a boolean,\n"
+        "                        --section.option or --section.no_option\n\n"
+        "  coeus help options    all options with meaning and default");
 }
 
 }  // namespace coeus::apps

@@ -25,7 +25,7 @@ namespace coeus::log {
 
 namespace {
 
-// The mutex is recursive: that the file cannot be written is a line of it too.
+// The mutex is recursive: the warning that the file cannot be written is itself a line of the file.
 class FileSink final : public spdlog::sinks::sink {
 public:
     explicit FileSink(const std::string& path) : file_(path) { file_.require_open(); }
@@ -33,7 +33,7 @@ public:
         const std::lock_guard lock(mutex_);
         spdlog::memory_buf_t line;
         formatter_->format(message, line);
-        file_.append({line.data(), line.size() - 1});  // it ends lines itself
+        file_.append({line.data(), line.size() - 1});  // append() adds the line's end itself
     }
     void flush() override {
         const std::lock_guard lock(mutex_);
@@ -53,8 +53,8 @@ private:
     std::unique_ptr<spdlog::formatter> formatter_;
 };
 
-// One of the process: the sinks, and who this process is. (The others: FlightRecorder::own(), the signals
-// that stop_signals.cpp notes.)
+// The log of the process: its sinks and options. (The process's other globals are FlightRecorder::own() and
+// the signals that stop_signals.cpp notes.)
 struct State {
     std::shared_ptr<spdlog::logger> terminal;
     std::shared_ptr<spdlog::logger> file;
@@ -77,7 +77,7 @@ bool color_fits() {
 }
 
 State& state() {
-    // never destroyed: other statics may still have something to say when the process ends
+    // never destroyed: other statics may still log when the process ends
     static State& s = *new State{terminal_logger(color_fits()), nullptr, {}, true, color_fits()};
     return s;
 }
@@ -92,7 +92,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::info;
 }
 
-// "\033[36mloss\033[0m" -> "loss": files never hold terminal colours
+// "\033[36mloss\033[0m" -> "loss": files never contain terminal colours
 std::string without_color(std::string_view text) {
     std::string plain;
     plain.reserve(text.size());
@@ -124,7 +124,8 @@ void init(const Options& options) {
 bool is_terminal(int descriptor) {
     if (isatty(descriptor) == 0) return false;
     if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
-    // mpirun gives its ranks a terminal even where its own output goes to a file: look at the launcher's
+    // mpirun gives its ranks a terminal even if its own output goes to a file, so look at the launcher's
+    // output
     std::error_code unreadable;
     const auto target =
         std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable);

@@ -9,7 +9,7 @@ namespace coeus {
 
 namespace {
 
-// What optimizers choose by.
+// The role by which optimizers choose parameters.
 ParamRole role_of(WeightRole role) {
     switch (role) {
         case WeightRole::embedding: return ParamRole::embedding;
@@ -40,7 +40,7 @@ std::unique_ptr<Norm> Declare::norm(const std::string& name, Output output) cons
 
 namespace {
 
-// A norm and what is built over it. An input that is not kept is computed again by the norm before the layer.
+// A norm and the sublayer after it. If the norm's output is not kept, the backward pass recomputes it.
 template <class Build>
 PreNormBlock::Part build_part(const Declare& declare, const char* norm_name, Output output,
                               const Build& build) {
